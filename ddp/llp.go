@@ -1,0 +1,53 @@
+package ddp
+
+// LLP is the Lower Layer Protocol that carries DDP segments: reliable, with
+// segment boundaries kept and a digest at least as strong as CRC32c over each
+// segment (https://www.rfc-editor.org/rfc/rfc5041#section-3). MPA over TCP and
+// the SCTP adaptation are such layers; this package imports neither.
+//
+// Two goroutines may use an LLP at once: one that sends (MULPDU, MaySend,
+// Queue, Full, Buffered, Flush, CloseWrite) and one that calls Receive. Close
+// and Abort may be called from any goroutine at any time, and end the others'
+// waits.
+type LLP interface {
+	// MULPDU is the size in octets of the largest segment, header included, that
+	// the LLP takes at the moment. It may change from call to call. A segment that
+	// has been queued is never cut again.
+	MULPDU() int
+
+	// MaySend is false as long as the LLP must not send: an MPA responder is
+	// silent until one valid FPDU has come in
+	// (https://www.rfc-editor.org/rfc/rfc5044#section-7.1.2). It turns true during
+	// Receive and never back.
+	MaySend() bool
+
+	// Queue adds one segment to the batch that is being built. The header is
+	// copied. If stable is false the payload's memory may change at any time and
+	// is copied before its digest is taken; if it is true the LLP may refer to the
+	// memory until Flush reports done, and it must not change until then.
+	Queue(header []byte, payload [][]byte, stable bool) error
+	// Full reports that the batch should be flushed before more is queued.
+	Full() bool
+	// Buffered reports that something is queued, or was written only in part.
+	Buffered() bool
+	// Flush writes the batch. With wait it blocks until all octets have been
+	// taken; without, it writes what goes out at once and gives false, nil when
+	// octets are left, for which it is to be called again.
+	Flush(wait bool) (done bool, err error)
+
+	// Receive blocks until octets arrive and calls fn for every whole segment
+	// among them. The segment's octets are valid during the call only. order is
+	// the number of the segment in the order of sending, from 0; an LLP that keeps
+	// order counts. Receive returns [io.EOF] when the peer has ended its stream
+	// between segments and a *protocol.Error when the LLP has failed. An error
+	// from fn stops it and is returned as it is.
+	Receive(fn func(order uint64, segment []byte) error) error
+
+	// CloseWrite ends this end's half of the stream gracefully: what was flushed
+	// still arrives, and receiving goes on.
+	CloseWrite() error
+	// Close releases the connection.
+	Close() error
+	// Abort ends the connection at once, with a reset where there is one.
+	Abort() error
+}

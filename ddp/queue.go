@@ -1,0 +1,140 @@
+package ddp
+
+import (
+	"maps"
+	"slices"
+)
+
+// queues are the untagged queues of a stream. RDMAP uses 0 to 3.
+type queues struct {
+	low  [4]queue
+	more map[uint32]*queue
+}
+
+// queue is the receiving end of one QN.
+type queue struct {
+	source  Source
+	started bool
+	next    uint32  // MSN of the first message that is not delivered
+	current inbound // that message
+	// ahead are messages after it that have begun already; only without order.
+	ahead map[uint32]*inbound
+	free  []*inbound
+}
+
+// inbound is a message that is coming in.
+type inbound struct {
+	taken    bool
+	buffer   Buffer
+	memory   gather
+	received uint64 // octets that have passed in the order of sending
+}
+
+func (qs *queues) set(qn uint32, s Source) {
+	var q *queue
+	if qn < uint32(len(qs.low)) {
+		q = &qs.low[qn]
+	} else if q = qs.more[qn]; q == nil {
+		q = new(queue)
+		if qs.more == nil {
+			qs.more = make(map[uint32]*queue)
+		}
+		qs.more[qn] = q
+	}
+	if !q.started {
+		q.started, q.next = true, 1
+	}
+	q.source = s
+}
+
+// get gives the queue, nil if it has no source.
+func (qs *queues) get(qn uint32) *queue {
+	var q *queue
+	if qn < uint32(len(qs.low)) {
+		q = &qs.low[qn]
+	} else if q = qs.more[qn]; q == nil {
+		return nil
+	}
+	if q.source == nil {
+		return nil
+	}
+	return q
+}
+
+// inbound gives the message, with a buffer taken for it at its first segment;
+// nil if there is no buffer.
+func (q *queue) inbound(h *Header) *inbound {
+	if h.MSN == q.next {
+		if !q.current.taken && !q.current.take(q.source, h) {
+			return nil
+		}
+		return &q.current
+	}
+	if m := q.ahead[h.MSN]; m != nil {
+		return m
+	}
+	m := q.spare()
+	if !m.take(q.source, h) {
+		q.free = append(q.free, m)
+		return nil
+	}
+	if q.ahead == nil {
+		q.ahead = make(map[uint32]*inbound)
+	}
+	q.ahead[h.MSN] = m
+	return m
+}
+
+func (q *queue) spare() *inbound {
+	if n := len(q.free); n > 0 {
+		m := q.free[n-1]
+		q.free = q.free[:n-1]
+		return m
+	}
+	return new(inbound)
+}
+
+func (m *inbound) take(s Source, h *Header) bool {
+	b, ok := s.Take(h)
+	if !ok {
+		return false
+	}
+	m.taken, m.buffer, m.received = true, b, 0
+	m.memory.reset(b.SG)
+	return true
+}
+
+// finish goes on to the next message. MSN 0xffffffff is followed by 0.
+func (q *queue) finish() {
+	q.next++
+	q.current = inbound{}
+	if m := q.ahead[q.next]; m != nil {
+		delete(q.ahead, q.next)
+		q.current = *m
+		*m = inbound{}
+		q.free = append(q.free, m)
+	}
+}
+
+func (qs *queues) release(fn func(qn, msn uint32, b Buffer)) {
+	for qn := range qs.low {
+		qs.low[qn].release(uint32(qn), fn)
+	}
+	for _, qn := range slices.Sorted(maps.Keys(qs.more)) {
+		qs.more[qn].release(qn, fn)
+	}
+}
+
+func (q *queue) release(qn uint32, fn func(qn, msn uint32, b Buffer)) {
+	if q.current.taken {
+		fn(qn, q.next, q.current.buffer)
+	}
+	// By distance from next, since MSNs wrap.
+	msns := slices.SortedFunc(maps.Keys(q.ahead), func(a, b uint32) int {
+		return int(int64(a-q.next) - int64(b-q.next))
+	})
+	for _, msn := range msns {
+		fn(qn, msn, q.ahead[msn].buffer)
+	}
+	q.current, q.ahead, q.free = inbound{}, nil, nil
+}

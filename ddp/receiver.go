@@ -1,0 +1,368 @@
+package ddp
+
+import (
+	"math"
+	"sync/atomic"
+
+	"github.com/go-iwarp/iwarp/protocol"
+)
+
+// Buffer is an Untagged Buffer: memory for one message, as a gather list.
+type Buffer struct {
+	// SG is the memory, filled from its first piece on. A message longer than all
+	// pieces together is an error of the peer's.
+	SG [][]byte
+	// Token is the owner's own and not looked at.
+	Token uint64
+}
+
+// Source supplies the Untagged Buffers of one queue (one QN): a receive queue, a
+// receive queue shared by several streams, or the ULP's own buffers for its
+// requests.
+type Source interface {
+	// Take gives the buffer for a message, false if there is none. It is called
+	// once for each message, by the goroutine that called [Receiver.Segment], when
+	// the first of the message's segments arrives; h is that segment's header,
+	// valid during the call only. Version, QN and MSN have been found good, and
+	// nothing else: h may be wrong in the rest, and the ULP has not seen it. The
+	// receiver has the buffer, and SG, until it delivers it or hands it back by
+	// [Receiver.Release].
+	Take(h *Header) (Buffer, bool)
+}
+
+// Message is a message that has been placed whole and is delivered.
+type Message struct {
+	// Header is that of the message's last segment. RsvdULP (Control, ULP32), STag
+	// and QN are equal in all segments of a message that keeps the rules; that
+	// they are is not checked (https://www.rfc-editor.org/rfc/rfc5041#section-4.3).
+	Header Header
+	// Length is the number of the message's octets. Of a tagged message it is the
+	// sum over its segments, at most 2^32-1; where they went is not recorded.
+	Length uint32
+	// Buffer is where an untagged message is. It is the ULP's again.
+	Buffer Buffer
+}
+
+// Target is the Tagged Buffer that a segment goes to: a Region with the rights
+// that it must give, or a Sink. Both nil means that there is no such STag.
+type Target struct {
+	Region *Region
+	Need   Access
+	Sink   *Sink
+}
+
+// ULP is the protocol above, RDMAP say: it judges the headers, and messages are
+// delivered to it. All calls come from the goroutine that calls
+// [Receiver.Segment] and, but for SetQueue, must not call back into the Receiver.
+// An error that a method returns ends reception; the Receiver adds to it which
+// segment is to blame.
+type ULP interface {
+	// CheckTagged is asked about each tagged segment, n octets of payload long,
+	// after the check of its version and before anything is placed. It says where
+	// the payload belongs; the Receiver then checks rights and bounds. If n is 0
+	// nothing will be placed, STag and TO mean nothing, and the Target is ignored.
+	// h is valid during the call only.
+	CheckTagged(h *Header, n int) (Target, *protocol.Error)
+	// CheckUntagged is asked about each untagged segment after version, QN, MSN,
+	// buffer, MO and length have been found good, and before anything is placed.
+	// h is valid during the call only.
+	CheckUntagged(h *Header, n int) *protocol.Error
+	// Deliver hands up a message: all of it has been placed, and all messages sent
+	// before it have been delivered. m is valid during the call only; the Buffer
+	// in it is the ULP's from the call on, also if Deliver returns an error.
+	Deliver(m *Message) *protocol.Error
+}
+
+// ReceiverConfig says what a [Receiver] expects. The zero value is right for an
+// LLP that gives segments in any order.
+type ReceiverConfig struct {
+	// Peer is the stream, and its Protection Domain.
+	Peer Peer
+	// Version is the DV that segments must have; 0 means [Version], 1.
+	Version uint8
+	// VersionZero asks for DV 0, that of the RDMA Consortium's DDP. Version is
+	// ignored then.
+	VersionZero bool
+	// Ordered says that the LLP gives segments in the order of sending, as MPA
+	// does. Then the MSN must be the expected one and the MO the next one, and the
+	// order number is not looked at.
+	Ordered bool
+	// Window bounds, without Ordered, how far ahead segments may come: a segment
+	// or an MSN this many or more after the first that is missing is an error. 0
+	// means [DefaultWindow]; [MaxWindow] is the most.
+	Window int
+}
+
+// Bounds of [ReceiverConfig].Window.
+const (
+	DefaultWindow = 1024
+	MaxWindow     = 1 << 16
+)
+
+// Receiver is the Data Sink of one stream: it takes segments, places the payload
+// of each at once, and delivers messages when they are whole, in the order in
+// which they were sent, each once. It never blocks, except for the short time
+// that a revocation of the region holds (see [Region]), and allocates nothing as
+// long as segments come in order and without error.
+//
+// A Receiver belongs to one goroutine at a time. Only Stats may be called from
+// any.
+type Receiver struct {
+	peer    Peer
+	version uint8
+	ordered bool
+	window  int
+	ulp     ULP
+	queues  queues
+	reorder reorder
+	tagged  uint64 // octets of the tagged message that is coming in
+	err     *protocol.Error
+	stats   counters
+
+	// Here and not on the stack, since what goes through an interface escapes.
+	header  Header
+	message Message
+}
+
+type counters struct{ outOfOrder, duplicates, dropped atomic.Uint64 }
+
+// Stats are counts of a [Receiver], since its start.
+type Stats struct {
+	// OutOfOrder is the number of segments placed before one that was sent earlier.
+	OutOfOrder uint64
+	// Duplicates is the number of segments that came again and were ignored.
+	Duplicates uint64
+	// Dropped is the number of segments dropped after the first error.
+	Dropped uint64
+}
+
+// NewReceiver makes a Receiver without queues: see [Receiver.SetQueue].
+func NewReceiver(cfg ReceiverConfig, ulp ULP) *Receiver {
+	r := &Receiver{peer: cfg.Peer, version: cfg.Version, ordered: cfg.Ordered, window: cfg.Window, ulp: ulp}
+	switch {
+	case cfg.VersionZero:
+		r.version = 0
+	case cfg.Version == 0:
+		r.version = Version
+	}
+	switch {
+	case r.ordered:
+		r.window = 1
+	case r.window <= 0:
+		r.window = DefaultWindow
+	default:
+		r.window = min(r.window, MaxWindow)
+	}
+	return r
+}
+
+// SetQueue makes s the source of queue qn, whose first message has MSN 1. A queue
+// that exists already keeps its MSN and its buffers in use. A nil s takes
+// the queue away: its messages become errors.
+func (r *Receiver) SetQueue(qn uint32, s Source) { r.queues.set(qn, s) }
+
+// Err is the first error, nil as long as there is none.
+func (r *Receiver) Err() *protocol.Error { return r.err }
+
+// Stats gives the counts. It may be called from any goroutine.
+func (r *Receiver) Stats() Stats {
+	return Stats{
+		OutOfOrder: r.stats.outOfOrder.Load(),
+		Duplicates: r.stats.duplicates.Load(),
+		Dropped:    r.stats.dropped.Load(),
+	}
+}
+
+// Release hands back the buffers that were taken for messages and not delivered,
+// by queue and then in the order of MSNs, for the end of the stream. After it no
+// segment is placed into them, and every later segment is dropped.
+func (r *Receiver) Release(fn func(qn, msn uint32, b Buffer)) {
+	if r.err == nil {
+		r.err = fail(protocol.DDPLocalCatastrophic, "RFC 5041 section 6.2", "the ULP has ended reception")
+	}
+	r.queues.release(fn)
+	r.reorder.reset()
+}
+
+// Segment takes one segment, header and payload, whose number in the order of
+// sending is order (0 for the stream's first). It places the payload and delivers
+// what has become whole. seg stays the caller's and is not referred to afterwards.
+//
+// The checks of a tagged segment are, in this order: length, version, ULP,
+// STag, stream, right, TO wrap, bounds; of an untagged one: length, version, QN,
+// MSN, buffer, MO, length of the message, ULP. The error names the rule and, in
+// its Offender, the header and the length of the segment. After an error, which
+// [Receiver.Err] keeps, every later segment is dropped without a word (nil), as
+// RFC 5041 wants (https://www.rfc-editor.org/rfc/rfc5041#section-7.1): the stream
+// stays up until the ULP ends it, and its outgoing half still works.
+//
+// Without [ReceiverConfig].Ordered, a segment that has come before is ignored.
+func (r *Receiver) Segment(order uint64, seg []byte) *protocol.Error {
+	if r.err != nil {
+		r.stats.dropped.Add(1)
+		return nil
+	}
+	h := &r.header
+	n, ok := h.parse(seg)
+	if !ok {
+		r.err = short(seg)
+		return r.err
+	}
+	inOrder := true
+	if !r.ordered {
+		if r.reorder.seen(order) {
+			r.stats.duplicates.Add(1)
+			return nil
+		}
+		if !r.reorder.within(order, r.window) {
+			return r.failed(beyondWindow(order, r.reorder.next, r.window), h, len(seg))
+		}
+		inOrder = order == r.reorder.next
+	}
+	if err := r.place(h, seg[n:], inOrder); err != nil {
+		return r.failed(err, h, len(seg))
+	}
+	if !inOrder {
+		r.stats.outOfOrder.Add(1)
+		r.reorder.keep(order, r.window, h, len(seg))
+		return nil
+	}
+	return r.advance(h, len(seg))
+}
+
+// short is the error for a segment that ends within its header. There is no
+// header to report, and no code of its own in the RFC.
+func short(seg []byte) *protocol.Error {
+	want := TaggedHeaderLen
+	if len(seg) > 0 && seg[0]&bitTagged == 0 {
+		want = UntaggedHeaderLen
+	}
+	return shortSegment(len(seg), want)
+}
+
+func (r *Receiver) failed(e *protocol.Error, h *Header, segment int) *protocol.Error {
+	r.err = blame(e, h, segment)
+	return r.err
+}
+
+// place checks a segment and places its payload. inOrder says that all segments
+// sent before it have been here.
+func (r *Receiver) place(h *Header, payload []byte, inOrder bool) *protocol.Error {
+	if h.Version != r.version {
+		return badVersion(h, r.version)
+	}
+	if h.Tagged {
+		return r.placeTagged(h, payload)
+	}
+	return r.placeUntagged(h, payload, inOrder)
+}
+
+func (r *Receiver) placeTagged(h *Header, payload []byte) *protocol.Error {
+	target, err := r.ulp.CheckTagged(h, len(payload))
+	switch {
+	case err != nil:
+		return err
+	case len(payload) == 0:
+		return nil
+	case target.Sink != nil:
+		return target.Sink.place(h.STag, h.TO, payload)
+	case target.Region != nil && h.STag != 0:
+		return target.Region.place(h.STag, r.peer, h.TO, payload, target.Need)
+	}
+	return unknownSTag(&placeCodes, h.STag)
+}
+
+func (r *Receiver) placeUntagged(h *Header, payload []byte, inOrder bool) *protocol.Error {
+	q := r.queues.get(h.QN)
+	if q == nil {
+		return badQN(h)
+	}
+	window := r.window
+	if inOrder {
+		window = 1
+	}
+	if h.MSN-q.next >= uint32(window) {
+		return badMSN(h, q.next, window)
+	}
+	m := q.inbound(h)
+	if m == nil {
+		return noBuffer(h)
+	}
+	off, n := uint64(h.MO), uint64(len(payload))
+	switch {
+	case inOrder && off != m.received:
+		return badMO(h, m.received)
+	case off > m.memory.total:
+		return beyondBuffer(h, m.memory.total)
+	case !fits(off, n, min(m.memory.total, math.MaxUint32)):
+		return tooLong(h, len(payload), m.memory.total)
+	}
+	if err := r.ulp.CheckUntagged(h, len(payload)); err != nil {
+		return err
+	}
+	m.memory.place(off, payload)
+	return nil
+}
+
+// advance passes the segment h in the order of sending, and then those after it
+// that came early.
+func (r *Receiver) advance(h *Header, segment int) *protocol.Error {
+	if err := r.pass(h, segment-h.Len()); err != nil {
+		return r.failed(err, h, segment)
+	}
+	if r.ordered {
+		return nil
+	}
+	for s := r.reorder.pop(); s != nil; s = r.reorder.pop() {
+		if err := r.passEarly(&s.header, s.length-s.header.Len()); err != nil {
+			return r.failed(err, &s.header, s.length)
+		}
+	}
+	return nil
+}
+
+// passEarly makes up for the checks that need all earlier segments to be here,
+// and which a segment that came early could not have.
+func (r *Receiver) passEarly(h *Header, n int) *protocol.Error {
+	if !h.Tagged {
+		q := r.queues.get(h.QN)
+		if q == nil {
+			return badQN(h)
+		}
+		if h.MSN != q.next {
+			return badMSN(h, q.next, 1)
+		}
+		if uint64(h.MO) != q.current.received {
+			return badMO(h, q.current.received)
+		}
+	}
+	return r.pass(h, n)
+}
+
+// pass counts a placed segment of n octets, whose turn it is in the order of
+// sending, and delivers its message if it is the last.
+func (r *Receiver) pass(h *Header, n int) *protocol.Error {
+	m := &r.message
+	if h.Tagged {
+		r.tagged += uint64(n)
+		if !h.Last {
+			return nil
+		}
+		*m = Message{Header: *h, Length: uint32(min(r.tagged, math.MaxUint32))}
+		r.tagged = 0
+	} else {
+		q := r.queues.get(h.QN)
+		if q == nil { // the ULP took it away just now
+			return badQN(h)
+		}
+		q.current.received += uint64(n)
+		if !h.Last {
+			return nil
+		}
+		*m = Message{Header: *h, Length: uint32(q.current.received), Buffer: q.current.buffer}
+		q.finish()
+	}
+	err := r.ulp.Deliver(m)
+	m.Buffer = Buffer{}
+	return err
+}

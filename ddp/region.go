@@ -1,0 +1,261 @@
+package ddp
+
+import (
+	"sync/atomic"
+	"unsafe"
+
+	"github.com/go-iwarp/iwarp/protocol"
+)
+
+// Region is a Tagged Buffer: memory that peers can reach by its STag as far as
+// its state allows. It is safe for concurrent use.
+//
+// Every access is checked and carried out under a lock that the calls which take
+// rights away (Invalidate, Deregister, SetAccess, Rekey) wait for. When one of
+// them has returned, no access under the old state is still going on, and none
+// will start: what the buffer holds then can be examined and will not change
+// (https://www.rfc-editor.org/rfc/rfc5041#section-8.3.1). They must not be called
+// from within an access, that is from the function given to [Region.Atomic].
+//
+// Accesses do not exclude each other: if peers write to the same octets at the
+// same time, what stands there afterwards is anyone's octets, as on any RNIC.
+type Region struct {
+	table  *Table
+	index  uint32
+	stag   atomic.Uint32 // changed under guard; read without it by lookups; 0 in a sink's entry
+	pd     PD
+	stream StreamID
+	base   uint64
+
+	guard  guard
+	buf    []byte
+	access Access
+	valid  bool
+	gone   bool
+}
+
+// STag is the region's STag now: see [Region.Rekey].
+func (r *Region) STag() STag { return STag(r.stag.Load()) }
+
+// PD is the Protection Domain.
+func (r *Region) PD() PD { return r.pd }
+
+// Stream is the stream that the region is bound to, 0 if it is open to all
+// streams of its domain.
+func (r *Region) Stream() StreamID { return r.stream }
+
+// Base is the TO of the first octet.
+func (r *Region) Base() uint64 { return r.base }
+
+// Len is the length in octets, 0 after Deregister.
+func (r *Region) Len() int {
+	l := r.guard.reader(0)
+	l.RLock()
+	defer l.RUnlock()
+	return len(r.buf)
+}
+
+// Access is what peers may do while the region is valid.
+func (r *Region) Access() Access {
+	l := r.guard.reader(0)
+	l.RLock()
+	defer l.RUnlock()
+	return r.access
+}
+
+// Valid reports whether peers can reach the region at all.
+func (r *Region) Valid() bool {
+	l := r.guard.reader(0)
+	l.RLock()
+	defer l.RUnlock()
+	return r.valid
+}
+
+// Invalidate makes the STag invalid. It waits for accesses in progress, each of
+// which lasts for a copy of some octets; when it has returned, no octet of the
+// buffer is touched any more. The region keeps its place in the table and its
+// buffer, and [Region.Rekey] makes it valid again. Calling it again is harmless.
+func (r *Region) Invalidate() {
+	r.guard.lock()
+	defer r.guard.unlock()
+	r.valid = false
+}
+
+// Deregister makes the STag invalid as Invalidate does, takes it out of the
+// table and drops the buffer. Calling it again is harmless.
+func (r *Region) Deregister() {
+	r.guard.lock()
+	defer r.guard.unlock()
+	if r.gone {
+		return
+	}
+	r.valid, r.gone, r.buf = false, true, nil
+	r.table.remove(r)
+}
+
+// SetAccess changes the rights. When it has returned, no access under a right
+// that it took away is going on. Rights that do not exist are ignored.
+func (r *Region) SetAccess(a Access) {
+	r.guard.lock()
+	defer r.guard.unlock()
+	r.access = a & allAccess
+}
+
+// Rekey gives the STag a new key, its low eight bits, and makes the region valid
+// (again). When it has returned, nothing is done under the old STag any more,
+// which names nothing unless the key is the same. After Deregister it does
+// nothing and gives STag 0.
+func (r *Region) Rekey(key uint8) STag {
+	r.guard.lock()
+	defer r.guard.unlock()
+	if r.gone {
+		return 0
+	}
+	s := r.index<<8 | uint32(key)
+	r.stag.Store(s)
+	r.valid = true
+	return STag(s)
+}
+
+// Place copies data to the offset to, if all of it may go there. The checks, in
+// their order, and the errors (https://www.rfc-editor.org/rfc/rfc5041#section-7.1):
+//
+//	the region is valid                         1/1/00 invalid STag
+//	it is of who's domain, and stream if bound  1/1/02 STag not associated with the stream
+//	it gives every right of need                1/1/00: DDP has no number for rights
+//	to + len(data) fits 64 bits                 1/1/03 TO wrap
+//	the octets are within the region            1/1/01 base or bounds violation
+//
+// No data is no access: then nothing is checked
+// (https://www.rfc-editor.org/rfc/rfc5041#section-5.2).
+func (r *Region) Place(who Peer, to uint64, data []byte, need Access) *protocol.Error {
+	return r.place(0, who, to, data, need)
+}
+
+// place is Place; s, if not 0, must still be the region's STag.
+func (r *Region) place(s STag, who Peer, to uint64, data []byte, need Access) *protocol.Error {
+	if len(data) == 0 {
+		return nil
+	}
+	l := r.guard.reader(who.Stream)
+	l.RLock()
+	defer l.RUnlock()
+	if err := r.check(&placeCodes, s, who, to, uint64(len(data)), need); err != nil {
+		return err
+	}
+	copy(r.buf[to-r.base:], data)
+	return nil
+}
+
+// Fetch copies len(dst) octets from the offset to into dst, if all of them may
+// be had. The checks are those of Place; the errors are RDMAP's, since fetching
+// is what RDMAP does (https://www.rfc-editor.org/rfc/rfc5040#section-7.2): 0/1/00
+// invalid STag, 0/1/03 not associated with the stream, 0/1/02 access rights,
+// 0/1/04 TO wrap, 0/1/01 base or bounds. An empty dst is no access: nothing is
+// checked.
+func (r *Region) Fetch(who Peer, to uint64, dst []byte, need Access) *protocol.Error {
+	return r.fetch(0, who, to, dst, need)
+}
+
+func (r *Region) fetch(s STag, who Peer, to uint64, dst []byte, need Access) *protocol.Error {
+	if len(dst) == 0 {
+		return nil
+	}
+	l := r.guard.reader(who.Stream)
+	l.RLock()
+	defer l.RUnlock()
+	if err := r.check(&fetchCodes, s, who, to, uint64(len(dst)), need); err != nil {
+		return err
+	}
+	copy(dst, r.buf[to-r.base:])
+	return nil
+}
+
+// Borrow makes the checks of a Fetch and gives the n octets themselves, for a
+// caller that copies them on its own. Until [Region.Release] the calls that take
+// rights away wait, so the caller copies and does nothing that can block. After
+// an error there is nothing to release. If n is 0 nothing is checked, and the
+// region is held all the same.
+func (r *Region) Borrow(who Peer, to, n uint64, need Access) (src []byte, err *protocol.Error) {
+	return r.borrow(0, who, to, n, need)
+}
+
+// borrow uses the one lock that all borrowers share, whatever their stream, since
+// Release is not told the stream.
+func (r *Region) borrow(s STag, who Peer, to, n uint64, need Access) ([]byte, *protocol.Error) {
+	r.guard.one.RLock()
+	if n == 0 {
+		return nil, nil
+	}
+	if err := r.check(&fetchCodes, s, who, to, n, need); err != nil {
+		r.guard.one.RUnlock()
+		return nil, err
+	}
+	return r.buf[to-r.base:][:n:n], nil
+}
+
+// Release ends a Borrow, after which the octets must not be looked at. Each
+// Borrow that gave no error is released once, by any goroutine.
+func (r *Region) Release() { r.guard.one.RUnlock() }
+
+// CheckFetch makes the checks of a Fetch of n octets and copies nothing. What it
+// found may have changed when it has returned: Fetch checks again.
+func (r *Region) CheckFetch(who Peer, to, n uint64, need Access) *protocol.Error {
+	return r.checkFetch(0, who, to, n, need)
+}
+
+func (r *Region) checkFetch(s STag, who Peer, to, n uint64, need Access) *protocol.Error {
+	if n == 0 {
+		return nil
+	}
+	l := r.guard.reader(who.Stream)
+	l.RLock()
+	defer l.RUnlock()
+	return r.check(&fetchCodes, s, who, to, n, need)
+}
+
+// Atomic calls f with the eight octets at the offset to, as a word of this
+// machine's byte order. The checks are those of Fetch, with RemoteAtomic as the
+// right, and then: both the TO and the address of the word are multiples of
+// eight, else 0/2/07 (https://www.rfc-editor.org/rfc/rfc7306#section-8.2). Other
+// accesses may go on meanwhile, so f uses sync/atomic. word is valid during the
+// call only.
+func (r *Region) Atomic(who Peer, to uint64, f func(word *uint64)) *protocol.Error {
+	return r.atomic(0, who, to, f)
+}
+
+func (r *Region) atomic(s STag, who Peer, to uint64, f func(word *uint64)) *protocol.Error {
+	const size = 8
+	l := r.guard.reader(who.Stream)
+	l.RLock()
+	defer l.RUnlock()
+	if err := r.check(&fetchCodes, s, who, to, size, RemoteAtomic); err != nil {
+		return err
+	}
+	// The slice expression keeps the whole word within the buffer.
+	word := unsafe.Pointer(unsafe.SliceData(r.buf[to-r.base:][:size]))
+	if to%size != 0 || uintptr(word)%size != 0 {
+		return unaligned(r.STag(), to, uintptr(word)%size)
+	}
+	f((*uint64)(word))
+	return nil
+}
+
+// check makes the checks of all accesses; n is not 0 and the guard is held.
+func (r *Region) check(c *codes, s STag, who Peer, to, n uint64, need Access) *protocol.Error {
+	switch {
+	case s != 0 && s != r.STag():
+		return unknownSTag(c, s)
+	case !r.valid:
+		return invalidSTag(c, r.STag())
+	case r.pd != who.PD || r.stream != 0 && r.stream != who.Stream:
+		return r.notAssociated(c, who)
+	case !r.access.Has(need):
+		return r.noRight(c, need)
+	case wraps(to, n):
+		return wrapped(c, r.STag(), to, n)
+	case to < r.base || !fits(to-r.base, n, uint64(len(r.buf))):
+		return outOfBounds(c, r.STag(), to, n, r.base, uint64(len(r.buf)))
+	}
+	return nil
+}

@@ -1,0 +1,63 @@
+package ddp
+
+// reorder keeps account of the order of sending: which segment is the first that
+// is missing, and the headers of those that came before their turn. Their
+// payload has been placed already.
+type reorder struct {
+	next uint64
+	ring []early // slot of order is order & (len-1); nil until it is needed
+}
+
+type early struct {
+	here   bool
+	header Header
+	length int // of the segment, header included
+}
+
+// seen reports whether the segment has been here before.
+func (o *reorder) seen(order uint64) bool {
+	if order < o.next {
+		return true
+	}
+	if order-o.next >= uint64(len(o.ring)) {
+		return false
+	}
+	return o.slot(order).here
+}
+
+// within reports whether a segment is less than window after the first that is
+// missing.
+func (o *reorder) within(order uint64, window int) bool {
+	return order-o.next < uint64(window)
+}
+
+// keep notes a segment that came before its turn.
+func (o *reorder) keep(order uint64, window int, h *Header, length int) {
+	if o.ring == nil {
+		n := 1
+		for n < window {
+			n *= 2
+		}
+		o.ring = make([]early, n)
+	}
+	*o.slot(order) = early{here: true, header: *h, length: length}
+}
+
+// pop goes on to the next segment in order and gives it if it is here already.
+// What it gives is good until the next call of keep.
+func (o *reorder) pop() *early {
+	o.next++
+	if o.ring == nil {
+		return nil
+	}
+	s := o.slot(o.next)
+	if !s.here {
+		return nil
+	}
+	s.here = false
+	return s
+}
+
+func (o *reorder) slot(order uint64) *early { return &o.ring[order&uint64(len(o.ring)-1)] }
+
+func (o *reorder) reset() { o.ring = nil }

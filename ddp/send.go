@@ -1,0 +1,136 @@
+package ddp
+
+import (
+	"errors"
+	"fmt"
+	"math"
+)
+
+// ErrMessageTooLong is what [Outgoing.Start] gives for a message of 2^32 octets
+// or more (https://www.rfc-editor.org/rfc/rfc5041#section-5.2).
+var ErrMessageTooLong = errors.New("ddp: message of 2^32 octets or more")
+
+// ErrWrap says that a Tagged Offset plus a length does not fit 64 bits.
+var ErrWrap = errors.New("ddp: Tagged Offset wraps 2^64")
+
+// Outgoing cuts one message into segments, one at a time, each at the MULPDU of
+// its moment (https://www.rfc-editor.org/rfc/rfc5041#section-5.2). It copies no
+// payload and, once it has been used for a message of as many pieces, allocates
+// nothing. It is not safe for concurrent use and must not be copied after the
+// first Start. The zero value has no message.
+type Outgoing struct {
+	header    Header
+	sg        [][]byte // what is left: the rest of sg[0] from off on, and the others
+	off       int
+	remaining uint64
+	active    bool
+
+	scratch [UntaggedHeaderLen]byte
+	inline  [4][]byte
+	pieces  [][]byte
+}
+
+// Start begins a message whose octets are those of sg, one piece after the
+// other. h is the template of all its headers: STag and first TO, or QN and MSN;
+// Last and MO are set here. Start keeps the slice sg and the memory that it
+// names, and changes neither; the caller leaves both alone until the message has
+// been sent. A message under way is dropped.
+//
+// The errors are [ErrMessageTooLong] and, for a tagged message of one octet or
+// more, [ErrWrap] when TO plus length wraps 2^64.
+func (o *Outgoing) Start(h Header, sg [][]byte) error {
+	o.Reset()
+	total := gatherLen(sg)
+	if total > math.MaxUint32 {
+		return fmt.Errorf("%w: %d octets (RFC 5041 section 5.2)", ErrMessageTooLong, total)
+	}
+	if h.Tagged && total > 0 && wraps(h.TO, total) {
+		return fmt.Errorf("%w: TO 0x%016x plus %d octets (RFC 5041 section 7.1)", ErrWrap, h.TO, total)
+	}
+	h.MO, h.Last = 0, false
+	o.header, o.sg, o.remaining, o.active = h, sg, total, true
+	return nil
+}
+
+// Reset drops the message, and with it the references to the caller's memory.
+func (o *Outgoing) Reset() {
+	o.sg, o.off, o.remaining, o.active = nil, 0, 0, false
+	clear(o.pieces[:cap(o.pieces)])
+	o.pieces = o.pieces[:0]
+}
+
+// Active reports that a message has been started and its last segment has not
+// been cut yet.
+func (o *Outgoing) Active() bool { return o.active }
+
+// Remaining is the number of payload octets that have not been cut yet. It is 0
+// also before the only segment of a zero-length message: see [Outgoing.Active].
+func (o *Outgoing) Remaining() uint64 { return o.remaining }
+
+// Next cuts the next segment, of at most mulpdu octets with its header, and
+// tells whether it is the message's last. Segments come in rising MO or TO; a
+// zero-length message is exactly one segment. header and payload are valid until
+// the next call of a method of o; the payload's octets are the caller's memory.
+// Without a message it gives nil, nil, false.
+//
+// A mulpdu that leaves no room for payload is taken to leave room for one octet.
+// No LLP offers that little, and a message that never ends would be worse.
+func (o *Outgoing) Next(mulpdu int) (header []byte, payload [][]byte, last bool) {
+	if !o.active {
+		return nil, nil, false
+	}
+	n := uint64(max(max(mulpdu, 0)-o.header.Len(), 1))
+	if n >= o.remaining {
+		n, last = o.remaining, true
+	}
+	o.header.Last = last
+	header = o.header.AppendTo(o.scratch[:0])
+	o.take(n)
+	if o.header.Tagged {
+		o.header.TO += n
+	} else {
+		o.header.MO += uint32(n)
+	}
+	o.remaining -= n
+	if last {
+		o.active, o.sg = false, nil
+	}
+	return header, o.pieces, last
+}
+
+// take moves the next n octets from sg to pieces. There are that many.
+func (o *Outgoing) take(n uint64) {
+	if o.pieces == nil {
+		o.pieces = o.inline[:0]
+	}
+	o.pieces = o.pieces[:0]
+	for n > 0 {
+		rest := o.sg[0][o.off:]
+		if uint64(len(rest)) > n {
+			rest = rest[:n]
+			o.off += len(rest)
+		} else {
+			o.sg, o.off = o.sg[1:], 0
+		}
+		if len(rest) > 0 {
+			o.pieces = append(o.pieces, rest)
+			n -= uint64(len(rest))
+		}
+	}
+}
+
+// Sequence gives the MSNs of the messages that go to one queue of one stream:
+// 1 first, then one more for each message, and 0 after 0xffffffff
+// (https://www.rfc-editor.org/rfc/rfc5041#section-4.3). The zero value is ready.
+type Sequence struct{ given uint32 }
+
+// Next gives the MSN of the next message.
+func (s *Sequence) Next() uint32 {
+	s.given++
+	return s.given
+}
+
+// wraps reports whether the 64-bit sum of to and n overflows: rule 5 of RFC 5041
+// section 7.1. By its letter the octet at TO 2^64-1 cannot be reached, since the
+// sum for it is 2^64.
+func wraps(to, n uint64) bool { return to > math.MaxUint64-n }

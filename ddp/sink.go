@@ -1,0 +1,135 @@
+package ddp
+
+import (
+	"crypto/rand"
+	"sync"
+
+	"github.com/go-iwarp/iwarp/protocol"
+)
+
+// Sink is a Tagged Buffer for one use at a time: where the response to an RDMA
+// Read goes. It owns an index of its [Table] for good, but cannot be looked up:
+// no segment reaches it unless the ULP says so with [Target].Sink. Each use has a
+// new key, so that a late segment of an earlier use misses it. Its memory is a
+// gather list and its TO starts at 0. It is safe for concurrent use.
+type Sink struct {
+	table *Table
+	entry *Region // keeps the index taken
+
+	mu     sync.Mutex
+	stag   STag // 0 if not armed
+	key    uint8
+	memory gather
+	closed bool
+	random [16]byte
+	unused int
+}
+
+// NewSink reserves an STag index. It gives nil when the table is full.
+func (t *Table) NewSink() *Sink {
+	s := &Sink{table: t, entry: &Region{table: t}}
+	if t.add(s.entry, false) != nil {
+		return nil
+	}
+	s.unused = len(s.random)
+	return s
+}
+
+// Arm opens the sink for a use: octets may be placed into the pieces of sg, one
+// after the other, until Disarm. It gives the STag of this use, whose key is
+// unpredictable and not that of the use before. The sink refers to sg and its
+// memory until Disarm. A use that is still going on ends. After Close it does
+// nothing and gives STag 0.
+func (s *Sink) Arm(sg [][]byte) STag {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return 0
+	}
+	s.key += s.draw()%255 + 1 // any key but the last
+	s.stag = STag(s.entry.index<<8 | uint32(s.key))
+	s.memory.reset(sg)
+	return s.stag
+}
+
+// draw gives a random octet; mu is held.
+func (s *Sink) draw() uint8 {
+	if s.unused == len(s.random) {
+		rand.Read(s.random[:]) // never fails: it says so
+		s.unused = 0
+	}
+	s.unused++
+	return s.random[s.unused-1]
+}
+
+// Disarm ends the use. When it has returned, no octet of the memory is touched
+// any more, and the sink does not refer to it. Calling it again is harmless.
+func (s *Sink) Disarm() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.disarm()
+}
+
+func (s *Sink) disarm() {
+	s.stag = 0
+	s.memory.reset(nil)
+}
+
+// Close ends the use as Disarm does and gives the index back to the table.
+// Calling it again is harmless.
+func (s *Sink) Close() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return
+	}
+	s.closed = true
+	s.disarm()
+	s.table.remove(s.entry)
+}
+
+// STag is the STag of the use that is going on, 0 if there is none.
+func (s *Sink) STag() STag {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.stag
+}
+
+// Len is the length of the armed memory in octets, 0 if the sink is not armed.
+func (s *Sink) Len() uint64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.memory.total
+}
+
+// Place copies data to the offset to, if all of it may go there. Errors
+// (https://www.rfc-editor.org/rfc/rfc5041#section-7.1): 1/1/00 when the sink is
+// not armed, 1/1/03 TO wrap, 1/1/01 beyond the end. No data is no access.
+func (s *Sink) Place(to uint64, data []byte) *protocol.Error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.placeLocked(s.stag, to, data)
+}
+
+// place is Place for a segment, whose STag must be that of the use.
+func (s *Sink) place(stag STag, to uint64, data []byte) *protocol.Error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.placeLocked(stag, to, data)
+}
+
+func (s *Sink) placeLocked(stag STag, to uint64, data []byte) *protocol.Error {
+	n := uint64(len(data))
+	switch {
+	case n == 0:
+		return nil
+	case stag == 0 || stag != s.stag:
+		return unknownSTag(&placeCodes, stag)
+	case wraps(to, n):
+		return wrapped(&placeCodes, stag, to, n)
+	case !fits(to, n, s.memory.total):
+		return outOfBounds(&placeCodes, stag, to, n, 0, s.memory.total)
+	}
+	s.memory.place(to, data)
+	return nil
+}

@@ -1,0 +1,232 @@
+package ddp_test
+
+import (
+	"bytes"
+	"fmt"
+	"math"
+	"testing"
+
+	"github.com/go-iwarp/iwarp/ddp"
+	"github.com/go-iwarp/iwarp/protocol"
+)
+
+// Shows: DDP-3-05, DDP-4.1-06, DDP-5.3-04, DDP-5.3-05, DDP-5.3-06, DDP-5.4-02
+func TestPlacedAtOnceDeliveredInOrder(t *testing.T) {
+	s := newSink(false, 0)
+	one, two, write := s.arena.take(10), s.arena.take(4), s.arena.take(8)
+	s.q.post(one)
+	s.q.post(two)
+	r := s.region(t, ddp.RegionConfig{Buf: write, Access: ddp.RemoteWrite})
+	sent := [][]byte{
+		0: segment(untagged(0, 1, 0, false), "01234"),
+		1: segment(untagged(0, 1, 5, true), "56789"),
+		2: segment(tagged(r.STag(), 0, false), "abcd"),
+		3: segment(tagged(r.STag(), 4, true), "efgh"),
+		4: segment(untagged(0, 2, 0, true), "end."),
+	}
+	for _, step := range []struct {
+		order     int
+		why       string
+		delivered []string
+	}{
+		{1, "the last segment of the first message alone is not the message", nil},
+		{3, "placed, its turn has not come", nil},
+		{2, "the Write is whole, an earlier message is not", nil},
+		{3, "a segment that comes again is nothing new", nil},
+		{0, "now all three: in order", []string{"0.1/10", "tagged/8"}},
+		{0, "a late repetition", nil},
+		{4, "the next in order", []string{"0.2/4"}},
+		{4, "again", nil},
+	} {
+		before := len(s.up.delivered)
+		if err := s.Segment(uint64(step.order), sent[step.order]); err != nil {
+			t.Fatalf("%s: %v", step.why, err)
+		}
+		all := s.up.delivered
+		s.up.delivered = all[before:]
+		t.Log(step.why)
+		s.wantDelivered(t, step.delivered...)
+		s.up.delivered = all
+		switch {
+		case step.order == 1 && string(one[5:]) != "56789", step.order == 3 && string(write[4:]) != "efgh":
+			t.Fatalf("%s: not placed at once", step.why)
+		}
+	}
+	if string(one) != "0123456789" || string(two) != "end." || string(write) != "abcdefgh" {
+		t.Errorf("placed %q %q %q", one, two, write)
+	}
+	if got := s.Stats(); got != (ddp.Stats{OutOfOrder: 3, Duplicates: 3}) {
+		t.Errorf("%+v", got)
+	}
+	s.arena.wantGuards(t, one, two, write)
+}
+
+// What comes again after delivery must not touch the buffer, which is the ULP's.
+//
+// Shows: DDP-5.3-05, DDP-3-11
+func TestRepetitionLeavesDeliveredBufferAlone(t *testing.T) {
+	for _, same := range []bool{true, false} {
+		s := newSink(false, 0)
+		buf := make([]byte, 4)
+		s.q.post(buf)
+		s.q.post(make([]byte, 4))
+		r := s.region(t, ddp.RegionConfig{Buf: make([]byte, 4), Access: ddp.RemoteWrite})
+		s.good(t, "message", segment(untagged(0, 1, 0, true), "good"))
+		copy(buf, "mine")
+		again := segment(untagged(0, 1, 0, true), "evil")
+		if same {
+			if err := s.Segment(0, again); err != nil {
+				t.Errorf("a repetition: %v", err)
+			}
+		} else { // the same message under a new order number
+			wantCode(t, "a message that is done", s.Segment(2, again), protocol.DDPUntaggedMSN)
+		}
+		if string(buf) != "mine" {
+			t.Errorf("the buffer holds %q after delivery", buf)
+		}
+		if !same {
+			continue
+		}
+		if err := s.Segment(0, segment(tagged(r.STag(), 0, true), "evil")); err != nil {
+			t.Error(err)
+		}
+		s.wantDelivered(t, "0.1/4")
+	}
+}
+
+// Shows: DDP-7.1-04, DDP-7.1-05, DDP-7.1-06, DDP-4.1-05
+func TestUnorderedErrors(t *testing.T) {
+	type step struct {
+		order   uint64
+		h       ddp.Header
+		payload string
+	}
+	for _, tt := range []struct {
+		name  string
+		steps []step // the last one is wrong
+		want  protocol.Code
+		blame int // the step whose header is reported, counted from 0
+	}{
+		{"early MO beyond the buffer", []step{{1, untagged(0, 1, 11, true), ""}}, protocol.DDPUntaggedMO, 0},
+		{"early MO far beyond", []step{{1, untagged(0, 1, math.MaxUint32, true), "x"}}, protocol.DDPUntaggedMO, 0},
+		{"early, too long", []step{{1, untagged(0, 1, 8, true), "xyz"}}, protocol.DDPUntaggedTooLong, 0},
+		{"early, at the end", []step{{1, untagged(0, 1, 10, true), "x"}}, protocol.DDPUntaggedTooLong, 0},
+		{"early, no buffer left", []step{
+			{1, untagged(0, 2, 0, true), "x"}, {2, untagged(0, 3, 0, true), "x"}, {3, untagged(0, 4, 0, true), "x"},
+			{4, untagged(0, 5, 0, true), "x"},
+		}, protocol.DDPUntaggedNoBuffer, 3},
+		{"early, MSN just outside the window", []step{{7, untagged(0, 9, 0, true), ""}}, protocol.DDPUntaggedMSN, 0},
+		{"order just outside the window", []step{{8, untagged(0, 1, 0, true), ""}}, protocol.DDPLocalCatastrophic, 0},
+		{"order far outside", []step{{math.MaxUint64, untagged(0, 1, 0, true), ""}}, protocol.DDPLocalCatastrophic, 0},
+		{"early, MSN of the past", []step{{0, untagged(0, 1, 0, true), "x"}, {2, untagged(0, 1, 1, true), "x"}}, protocol.DDPUntaggedMSN, 1},
+		{"gap in MO shows when all is here", []step{{1, untagged(0, 1, 3, true), "x"}, {0, untagged(0, 1, 0, false), "ab"}}, protocol.DDPUntaggedMO, 0},
+		{"overlap too", []step{{1, untagged(0, 1, 1, true), "x"}, {0, untagged(0, 1, 0, false), "ab"}}, protocol.DDPUntaggedMO, 0},
+		{"the last segment is not the highest", []step{
+			{1, untagged(0, 1, 5, false), "xyz"}, {2, untagged(0, 1, 2, true), "cde"}, {0, untagged(0, 1, 0, false), "ab"},
+		}, protocol.DDPUntaggedMO, 0},
+		{"octets after the last segment", []step{
+			{2, untagged(0, 1, 5, false), "xyz"}, {1, untagged(0, 1, 2, true), "cde"}, {0, untagged(0, 1, 0, false), "ab"},
+		}, protocol.DDPUntaggedMSN, 0},
+		{"messages not in the order of MSN", []step{{1, untagged(0, 1, 0, true), "x"}, {0, untagged(0, 2, 0, true), "x"}}, protocol.DDPUntaggedMSN, 1},
+		{"an early MSN is skipped", []step{{1, untagged(0, 3, 0, true), "x"}, {0, untagged(0, 1, 0, true), "x"}}, protocol.DDPUntaggedMSN, 0},
+		{"early, queue", []step{{1, untagged(9, 1, 0, true), "x"}}, protocol.DDPUntaggedQN, 0},
+		{"early, version", []step{{1, ddp.Header{Last: true, MSN: 1}, "x"}}, protocol.DDPUntaggedVersion, 0},
+		{"early, STag", []step{{1, tagged(5, 0, true), "x"}}, protocol.DDPTaggedInvalidSTag, 0},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			s := newSink(false, 8)
+			for range 3 {
+				s.q.post(s.arena.take(10))
+			}
+			for i, st := range tt.steps {
+				seg := segment(st.h, st.payload)
+				err := s.Segment(st.order, seg)
+				if i < len(tt.steps)-1 {
+					if err != nil {
+						t.Fatalf("step %d: %v", i, err)
+					}
+					continue
+				}
+				wantCode(t, tt.name, err, tt.want)
+				b := tt.steps[tt.blame]
+				checkOffender(t, err, segment(b.h, b.payload))
+			}
+		})
+	}
+}
+
+// A window's worth of segments, last one first: the most that must be kept.
+func TestWholeWindowBackwards(t *testing.T) {
+	for _, window := range []int{1, 2, 7, 64, 1000} {
+		s := newSink(false, window)
+		for range 3 * window {
+			s.q.post(make([]byte, 4))
+		}
+		var want []string
+		for round := range 3 {
+			for i := window - 1; i >= 0; i-- {
+				order := round*window + i
+				msn := uint32(order + 1)
+				if err := s.Segment(uint64(order), segment(untagged(0, msn, 0, true), fmt.Sprintf("%04d", msn))); err != nil {
+					t.Fatalf("window %d, segment %d: %v", window, order, err)
+				}
+			}
+			for i := range window {
+				want = append(want, fmt.Sprintf("0.%d/4", round*window+i+1))
+			}
+			s.wantDelivered(t, want...)
+		}
+		for _, m := range s.up.delivered {
+			if got := string(bytes.Join(m.Buffer.SG, nil)); got != fmt.Sprintf("%04d", m.Header.MSN) {
+				t.Fatalf("MSN %d has %q", m.Header.MSN, got)
+			}
+		}
+	}
+}
+
+func TestWindowClipped(t *testing.T) {
+	s := newSink(false, 1<<30)
+	wantCode(t, "beyond the largest window", s.Segment(ddp.MaxWindow, segment(tagged(0, 0, true), "")), protocol.DDPLocalCatastrophic)
+}
+
+// Early messages whose MSNs wrap.
+//
+// Shows: DDP-4.3-09
+func TestUnorderedMSNWrap(t *testing.T) {
+	s := newSink(false, 0)
+	for range 4 {
+		s.q.post(make([]byte, 1))
+	}
+	s.SetNextMSN(0, math.MaxUint32-1)
+	for _, m := range []struct {
+		order uint64
+		msn   uint32
+	}{{3, 1}, {2, 0}, {1, math.MaxUint32}, {0, math.MaxUint32 - 1}} {
+		if err := s.Segment(m.order, segment(untagged(0, m.msn, 0, true), "x")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s.wantDelivered(t, "0.4294967294/1", "0.4294967295/1", "0.0/1", "0.1/1")
+}
+
+// An error that the ULP returns for a message that was waiting is about that
+// message's segment, not the one that set it free.
+func TestBlameOfAWaitingMessage(t *testing.T) {
+	s := newSink(false, 0)
+	s.q.post(make([]byte, 9))
+	s.q.post(make([]byte, 9))
+	s.up.deliver = func(m *ddp.Message) *protocol.Error {
+		if m.Header.MSN == 2 {
+			return &protocol.Error{Code: protocol.RDMAPOpcode, Section: "s", Detail: "d"}
+		}
+		return nil
+	}
+	second := segment(untagged(0, 2, 0, true), "second")
+	if err := s.Segment(1, second); err != nil {
+		t.Fatal(err)
+	}
+	err := s.Segment(0, segment(untagged(0, 1, 0, true), "1st"))
+	wantCode(t, "delivery of the second", err, protocol.RDMAPOpcode)
+	checkOffender(t, err, second)
+	s.wantDelivered(t, "0.1/3", "0.2/6")
+}

@@ -1,0 +1,160 @@
+package mpa
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"sync/atomic"
+	"time"
+
+	"github.com/go-iwarp/iwarp/internal/tcpinfo"
+	"github.com/go-iwarp/iwarp/protocol"
+)
+
+// ErrHeld says that a Responder may not send yet: it has not had one valid FPDU
+// (https://www.rfc-editor.org/rfc/rfc5044#section-7.1.2 rule 4).
+var ErrHeld = errors.New("iwarp: responder may not send before its first valid FPDU [RFC 5044 section 7.1.2]")
+
+// Conn is a connection in Full Operation: ULPDUs go in and come out as FPDUs of a
+// [net.Conn]. It starts no goroutine.
+//
+// The two directions are independent. MULPDU, Queue, Full, Buffered, Flush and
+// CloseWrite belong to one goroutine at a time, Receive to one (possibly
+// another). All other methods may be called from any goroutine at any time; Close
+// and Abort end what blocks.
+type Conn struct {
+	nc     net.Conn
+	sock   *tcpinfo.Socket // nil if nc is not a socket of the kernel
+	tcp    bool
+	params Params
+
+	// send side
+	framer    Framer
+	nb        net.Buffers // scratch
+	emss      int
+	knobs     atomic.Uint64 // generation of fpduMax and alignment wishes
+	seenKnobs uint64
+	fpduMax   atomic.Int64
+	wishAlign atomic.Uint32
+	gone      uint64 // octets sent since EMSS was read
+	every     uint64 // octets after which it is read again
+	werr      error
+
+	maySend atomic.Bool
+
+	in receiver
+
+	stats counters
+}
+
+const (
+	emssEvery    = 64 << 10 // the kernel's view changes as traffic flows
+	emssEveryMax = 1 << 20
+)
+
+// NewConn puts nc, on which both startup frames have gone over, into Full
+// Operation with p; o gives FPDUMax and Align, and may be nil. [Initiate] and
+// [Incoming.Accept] call it; call it yourself where the frames were exchanged by
+// other means. nc belongs to the Conn from then on.
+func NewConn(nc net.Conn, p Params, o *Options) *Conn {
+	o = o.orDefault()
+	c := &Conn{
+		nc: nc, params: p, every: emssEvery, emss: DefaultEMSS,
+		framer: Framer{Markers: p.SendMarkers, CRC: p.CRC},
+	}
+	c.in.deframer = Deframer{Markers: p.RecvMarkers, CRC: p.CRC}
+	c.in.init()
+	c.maySend.Store(p.Initiator)
+	c.fpduMax.Store(int64(o.FPDUMax))
+	c.wishAlign.Store(uint32(o.Align))
+	// Only the very types of package net: a type around one of them may change what
+	// Read and Write do.
+	switch s := nc.(type) {
+	case *net.TCPConn:
+		c.tcp = true
+		_ = s.SetNoDelay(true) // Nagle would hold back the end of a batch
+		c.sock, _ = tcpinfo.NewSocket(s)
+	case *net.UnixConn:
+		c.sock, _ = tcpinfo.NewSocket(s)
+	}
+	c.readEMSS()
+	return c
+}
+
+// NetConn gives the conn below. Use it to look, not to read or write.
+func (c *Conn) NetConn() net.Conn { return c.nc }
+
+// Params gives what the two ends have agreed on.
+func (c *Conn) Params() Params { return c.params }
+
+// SetFPDUMax sets the bound of an FPDU in octets, in place of the EMSS that TCP
+// reports; 0 goes back to the EMSS. A bound above the EMSS gives up the alignment
+// of FPDUs and segments, and is for those who know that the peer does not mind.
+// MULPDU follows from the start of the next batch.
+func (c *Conn) SetFPDUMax(octets int) {
+	c.fpduMax.Store(int64(octets))
+	c.knobs.Add(1)
+}
+
+// SetAlign sets how hard to work for alignment, from the start of the next batch.
+func (c *Conn) SetAlign(a Align) {
+	c.wishAlign.Store(uint32(a))
+	c.knobs.Add(1)
+}
+
+// SetDeadline sets the deadline of reads and writes, as [net.Conn] does. After a
+// deadline has passed no octet is lost: Receive and Flush can be called again.
+func (c *Conn) SetDeadline(t time.Time) error { return c.nc.SetDeadline(t) }
+
+// SetReadDeadline sets the deadline of Receive.
+func (c *Conn) SetReadDeadline(t time.Time) error { return c.nc.SetReadDeadline(t) }
+
+// SetWriteDeadline sets the deadline of Flush with wait.
+func (c *Conn) SetWriteDeadline(t time.Time) error { return c.nc.SetWriteDeadline(t) }
+
+// CloseWrite writes what is queued and ends this direction with a FIN; the other
+// stays open. A conn below that cannot do so gives [errors.ErrUnsupported].
+func (c *Conn) CloseWrite() error {
+	if _, err := c.Flush(true); err != nil {
+		return err
+	}
+	cw, ok := c.nc.(interface{ CloseWrite() error })
+	if !ok {
+		return fmt.Errorf("iwarp: closing one direction of a %T: %w", c.nc, errors.ErrUnsupported)
+	}
+	return cw.CloseWrite()
+}
+
+// Close closes the conn below. What is queued and not written is lost, and input
+// that nobody has read may turn the close into a reset.
+func (c *Conn) Close() error { return c.nc.Close() }
+
+// Abort closes the conn below with a reset where it can.
+func (c *Conn) Abort() error {
+	switch a := c.nc.(type) {
+	case interface{ Abort() error }:
+		return a.Abort()
+	case interface{ SetLinger(sec int) error }:
+		_ = a.SetLinger(0)
+	}
+	return c.nc.Close()
+}
+
+// MaySend reports whether FPDUs may be sent. A Responder may not until it has
+// received a valid one, so that the Initiator has had the time to get ready.
+func (c *Conn) MaySend() bool { return c.maySend.Load() }
+
+func isFinal(err error) bool {
+	_, ok := protocol.CodeOf(err)
+	return ok
+}
+
+// connError wraps an error of the conn below. A passed deadline is not the end of
+// the connection and stays as it is.
+func connError(detail string, err error) error {
+	if errors.Is(err, os.ErrDeadlineExceeded) { // not ETIMEDOUT: TCP has given up then
+		return err
+	}
+	return &protocol.Error{Code: protocol.MPAConnectionLost, Section: "RFC 5044 section 8", Detail: detail, Err: err}
+}

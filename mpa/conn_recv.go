@@ -1,0 +1,213 @@
+package mpa
+
+import (
+	"errors"
+	"io"
+
+	"github.com/go-iwarp/iwarp/internal/tcpinfo"
+)
+
+// receiver is the receiving side of a Conn: a linear buffer, filled by large
+// reads, from which whole FPDUs are taken. buf[rd:wr] is not used up yet.
+type receiver struct {
+	deframer Deframer
+	buf      []byte
+	pooled   *recvArray // what buf is from, nil if it is small
+	small    []byte     // of conns that cannot be waited on without a buffer
+	rd, wr   int
+	need     int  // octets of buf[rd:] that the Deframer asks for
+	more     bool // buf[rd:] may hold a whole FPDU
+	order    uint64
+	swallow  bool // after an error of MPA: read and discard
+
+	try  func(fd uintptr) bool
+	n    int
+	err  error
+	seen uint64 // markers counted so far
+}
+
+func (r *receiver) init() { r.try = r.tryRead }
+
+// Receive blocks until octets arrive, reads them once, and calls fn for each
+// ULPDU that is now whole and valid, in order; perhaps for none. order counts them
+// from 0. segment is valid during the call only. An error of fn ends Receive,
+// which returns it; the next call goes on behind that ULPDU.
+//
+// Between two FPDUs, the peer's FIN gives [io.EOF]. All other errors of the
+// connection are *protocol.Error: MPAConnectionLost for a FIN inside an FPDU and
+// for any other end; MPACRC or MPAMarker for input that cannot be trusted. After
+// these two no ULPDU is given any more, TCP stays open and the other direction
+// usable, and every later call reads and discards until the peer closes
+// (https://www.rfc-editor.org/rfc/rfc5044#section-8). A passed read deadline is
+// returned as it is, and Receive can be called again.
+func (c *Conn) Receive(fn func(order uint64, segment []byte) error) error {
+	r := &c.in
+	if r.swallow {
+		return c.discard()
+	}
+	if !r.more {
+		if err := c.fill(); err != nil {
+			return err
+		}
+	}
+	return c.deliver(fn)
+}
+
+// deliver takes all whole FPDUs from the buffer.
+func (c *Conn) deliver(fn func(order uint64, segment []byte) error) error {
+	r := &c.in
+	var fpdus, octets uint64
+	var result error
+	for {
+		ulpdu, n, need, perr := r.deframer.Next(r.buf[r.rd:r.wr])
+		if perr != nil {
+			c.stats.refused(perr.Code)
+			r.swallow, r.more, r.rd, r.wr = true, false, 0, 0
+			r.giveBack()
+			result = perr
+			break
+		}
+		if n == 0 {
+			r.need, r.more = need, false
+			r.settle()
+			break
+		}
+		r.rd += n
+		if fpdus == 0 && !c.maySend.Load() {
+			c.maySend.Store(true)
+		}
+		fpdus++
+		octets += uint64(n)
+		order := r.order
+		r.order++
+		if result = fn(order, ulpdu); result != nil {
+			r.more = true
+			break
+		}
+	}
+	c.stats.fpdusReceived.Add(fpdus)
+	c.stats.octetsReceived.Add(octets)
+	if m := r.deframer.markers; m != r.seen {
+		c.stats.markersReceived.Add(m - r.seen)
+		r.seen = m
+	}
+	return result
+}
+
+// fill reads once.
+func (c *Conn) fill() error {
+	n, err := c.read()
+	c.in.wr += n
+	if n > 0 {
+		return nil // an error comes again with the next read
+	}
+	if err == nil || errors.Is(err, io.EOF) {
+		if c.in.wr > c.in.rd {
+			return connError("FIN inside an FPDU", io.ErrUnexpectedEOF)
+		}
+		return io.EOF
+	}
+	return connError("reading FPDUs", err)
+}
+
+// discard reads once and throws away.
+func (c *Conn) discard() error {
+	n, err := c.read()
+	c.in.rd, c.in.wr = 0, 0
+	c.in.giveBack()
+	switch {
+	case n > 0:
+		return nil
+	case err == nil || errors.Is(err, io.EOF):
+		return io.EOF
+	}
+	return connError("waiting for the end of the connection", err)
+}
+
+// read reads once behind buf[:wr]; 0 octets without an error are the end.
+func (c *Conn) read() (int, error) {
+	r := &c.in
+	if tcpinfo.CanRead && c.sock != nil {
+		r.n, r.err = 0, nil
+		if err := c.sock.Recv(r.try); err != nil {
+			r.giveBackIfEmpty()
+			return 0, err
+		}
+		r.giveBackIfEmpty()
+		return r.n, r.err
+	}
+	r.makeRoom()
+	for range 100 {
+		n, err := c.nc.Read(r.buf[r.wr:])
+		if n > 0 || err != nil {
+			return max(n, 0), err
+		}
+	}
+	return 0, io.ErrNoProgress
+}
+
+// tryRead borrows a buffer only for as long as there is something to read.
+func (r *receiver) tryRead(fd uintptr) bool {
+	if r.pooled == nil {
+		r.borrow()
+	}
+	n, again, err := tcpinfo.TryRead(fd, r.buf[r.wr:])
+	if again {
+		if r.rd == r.wr {
+			r.giveBack()
+		}
+		return false
+	}
+	r.n, r.err = n, err
+	return true
+}
+
+// makeRoom chooses a buffer for a conn that blocks in Read: a small one that it
+// keeps, a large one while an FPDU needs it.
+func (r *receiver) makeRoom() {
+	if r.small == nil {
+		r.small = make([]byte, smallRecvLen)
+	}
+	if r.pooled == nil {
+		r.buf = r.small
+		if r.need > len(r.small) {
+			r.borrow()
+		}
+	}
+}
+
+// borrow takes a large buffer and moves what is left into it.
+func (r *receiver) borrow() {
+	p := recvPool.Get().(*recvArray)
+	r.wr = copy(p[:], r.buf[r.rd:r.wr])
+	r.rd, r.buf, r.pooled = 0, p[:], p
+}
+
+// settle moves the octets of an unfinished FPDU to the front, or gives the buffer
+// back if there are none.
+func (r *receiver) settle() {
+	if r.rd == r.wr {
+		r.rd, r.wr = 0, 0
+		r.giveBack()
+		return
+	}
+	if r.rd > 0 {
+		r.wr = copy(r.buf, r.buf[r.rd:r.wr])
+		r.rd = 0
+	}
+}
+
+func (r *receiver) giveBackIfEmpty() {
+	if r.n == 0 && r.rd == r.wr {
+		r.giveBack()
+	}
+}
+
+func (r *receiver) giveBack() {
+	r.need = 0
+	r.buf = nil
+	if r.pooled != nil {
+		recvPool.Put(r.pooled)
+		r.pooled = nil
+	}
+}

@@ -1,0 +1,168 @@
+package mpa
+
+import (
+	"fmt"
+	"io"
+
+	"github.com/go-iwarp/iwarp/internal/tcpinfo"
+)
+
+// MULPDU is the largest ULPDU in octets that should be queued now. It changes as
+// TCP learns about the path; ask before each ULPDU
+// (https://www.rfc-editor.org/rfc/rfc5044#section-4.5).
+func (c *Conn) MULPDU() int {
+	c.refresh()
+	return MULPDU(c.emss, c.params.SendMarkers)
+}
+
+// Queue makes an FPDU of the ULPDU that header and payload form and adds it to
+// the batch; nothing is written before Flush. header and the slice payload are
+// not kept. With stable true, payload memory may be referenced until Flush
+// reports that all has gone and must not change; with stable false it is copied
+// before the CRC is taken.
+//
+// Queue does not block. A ULPDU may have 1 to [MaxULPDU] octets, also more than
+// MULPDU (TCP then cuts its FPDU), else the error is a *[SizeError]. [ErrHeld]
+// and [ErrBatchFull] tell that it is too early; an error of an earlier Flush is
+// repeated.
+func (c *Conn) Queue(header []byte, payload [][]byte, stable bool) error {
+	if c.werr != nil {
+		return c.werr
+	}
+	if !c.maySend.Load() {
+		return ErrHeld
+	}
+	c.refresh()
+	return c.framer.Add(header, payload, stable)
+}
+
+// Full reports whether the batch should be flushed before more is queued. A batch
+// is about 1 MiB, and not above a whole number of TCP segments.
+func (c *Conn) Full() bool { return c.framer.Full() }
+
+// Buffered reports whether something is queued or partly written.
+func (c *Conn) Buffered() bool { return c.framer.Len() > 0 }
+
+// Flush writes the batch. With wait false it writes what TCP takes without
+// blocking and reports whether that was all; conns that cannot tell write nothing
+// and report false. With wait true it blocks until all has gone, the write
+// deadline passes, or the conn is closed.
+//
+// An error other than a passed deadline is a *protocol.Error with code
+// MPAConnectionLost and is final.
+func (c *Conn) Flush(wait bool) (done bool, err error) {
+	if c.werr != nil {
+		return false, c.werr
+	}
+	for c.framer.Len() > 0 {
+		pieces, end := c.framer.Pending()
+		if !wait && !c.canTry() {
+			return false, nil
+		}
+		n, err := c.write(pieces, end, wait)
+		c.wrote(n)
+		if err != nil {
+			err = connError("writing FPDUs", err)
+			if isFinal(err) {
+				c.werr = err
+			}
+			return false, err
+		}
+		if n == 0 {
+			return false, nil
+		}
+	}
+	return true, nil
+}
+
+func (c *Conn) wrote(n int) {
+	if n <= 0 {
+		return
+	}
+	c.framer.Advance(n)
+	c.gone += uint64(n)
+	c.stats.octetsSent.Add(uint64(n))
+	c.stats.writes.Add(1)
+	c.stats.fpdusSent.Store(c.framer.fpdus)
+	c.stats.markersSent.Store(c.framer.markers)
+}
+
+func (c *Conn) canTry() bool { return tcpinfo.CanSend && c.sock != nil }
+
+// write hands pieces to the conn below and gives the count of octets taken, also
+// when there is an error.
+func (c *Conn) write(pieces [][]byte, end, wait bool) (int, error) {
+	if c.canTry() {
+		return c.sock.Send(pieces, end && c.tcp, wait)
+	}
+	if c.tcp {
+		c.nb = append(c.nb[:0], pieces...)
+		scratch := c.nb
+		n, err := c.nb.WriteTo(c.nc)
+		c.nb = scratch[:0]
+		clear(scratch[:cap(scratch)])
+		return int(n), err
+	}
+	// Any other conn gets piece by piece: joining them would copy large payload,
+	// and small ones are joined already.
+	return writeEach(c.nc, pieces)
+}
+
+func writeEach(w io.Writer, pieces [][]byte) (total int, err error) {
+	for _, p := range pieces {
+		idle := 0
+		for len(p) > 0 {
+			n, err := w.Write(p)
+			if n < 0 || n > len(p) {
+				return total, fmt.Errorf("iwarp: Write of %d octets says that it wrote %d", len(p), n)
+			}
+			total += n
+			p = p[n:]
+			if err != nil {
+				return total, err
+			}
+			// A short count without an error breaks the rules of io.Writer, but it
+			// is still known how many octets have gone.
+			if n > 0 {
+				idle = 0
+			} else if idle++; idle == 100 {
+				return total, io.ErrNoProgress
+			}
+		}
+	}
+	return total, nil
+}
+
+// refresh reads the EMSS again if enough octets have gone, or someone has turned
+// a knob. Only between batches: a batch is laid out for one EMSS.
+func (c *Conn) refresh() {
+	if c.framer.Len() == 0 && (c.gone >= c.every || c.knobs.Load() != c.seenKnobs) {
+		c.readEMSS()
+	}
+}
+
+func (c *Conn) readEMSS() {
+	c.seenKnobs = c.knobs.Load()
+	emss := DefaultEMSS
+	if c.tcp && c.sock != nil {
+		if n, err := c.sock.MSS(); err == nil && n > 0 {
+			emss = n
+		}
+	}
+	align := Align(c.wishAlign.Load())
+	if n := int(c.fpduMax.Load()); n > 0 {
+		// Alignment is about the segments that TCP makes, whatever the bound.
+		c.framer.SetSegment(n, c.tcp && n <= emss && align.on(emss))
+		emss = n
+	} else {
+		c.framer.SetSegment(emss, c.tcp && align.on(emss))
+	}
+	// A steady EMSS is asked for less and less often.
+	if emss == c.emss {
+		c.every = min(2*c.every, emssEveryMax)
+	} else {
+		c.every = emssEvery
+	}
+	c.emss, c.gone = emss, 0
+	c.stats.emss.Store(int64(emss))
+}

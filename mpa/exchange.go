@@ -1,0 +1,292 @@
+package mpa
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"sync/atomic"
+	"time"
+
+	"github.com/go-iwarp/iwarp/protocol"
+)
+
+// Initiate sends a Request over nc, waits for the Reply and enters Full
+// Operation. It blocks until then, at most as long as ctx lives: ctx covers the
+// whole exchange, so that a peer that sends one octet at a time does not prolong
+// it. nc may have carried other data before; nothing of it may be left unread.
+//
+// On success the Conn owns nc, and deadlines of nc are cleared. Otherwise:
+//
+//   - *[RejectError]: the Responder refuses. nc is open and the caller's again; not
+//     one octet behind the Reply has been read.
+//   - *[protocol.Error] with [protocol.MPAInsufficientIRD] or [protocol.MPANoMatchingRTR]: the Conn is
+//     returned too, so that the ULP can send a Terminate and close it.
+//   - *[protocol.Error] with [protocol.MPAConnectionLost]: the connection ended before one octet of a
+//     Reply. This is how a Responder without RFC 6581 answers a Request of revision 2. nc is closed.
+//   - *[protocol.Error] with [protocol.MPAStartup]: any other failure, the end of ctx included, whose
+//     error is then inside. nc is closed.
+//   - any other: o cannot be used. Nothing was sent, nc is open.
+func Initiate(ctx context.Context, nc net.Conn, o *Options) (*Conn, error) {
+	req, err := NewRequest(o)
+	if err != nil {
+		return nil, err
+	}
+	frame, err := req.AppendTo(nil)
+	if err != nil {
+		return nil, err
+	}
+	g := guard(ctx, nc)
+	if err := g.write(frame); err != nil {
+		return nil, g.fail("sending the Request", false, err)
+	}
+	reply, err := g.readReply()
+	if err != nil {
+		return nil, err
+	}
+	p, err := Conclude(&req, &reply, o)
+	code, _ := protocol.CodeOf(err)
+	if code == protocol.MPAStartup {
+		return nil, g.refuse(err)
+	}
+	g.release()
+	if err != nil && code == 0 { // a refusal
+		return nil, err
+	}
+	return NewConn(nc, p, o), err
+}
+
+// Incoming is a Request that has arrived and waits for Accept or Reject.
+type Incoming struct {
+	nc       net.Conn
+	req      Startup
+	answered atomic.Bool
+}
+
+// ErrAnswered says that a Request has been accepted or rejected already.
+var ErrAnswered = errors.New("iwarp: the Request has been answered already")
+
+// ReadRequest waits for a Request on nc, at most as long as ctx lives: ctx bounds
+// the time to the Request's last octet. max, if given, is how many octets of the
+// ULP's Private Data the caller can take; a Request with more is a startup error
+// (https://www.rfc-editor.org/rfc/rfc5044#section-7.1.2 rule 9). So are octets behind the
+// Request, as the Initiator must wait for the Reply, and an unknown revision.
+//
+// The error is a *[protocol.Error], with [protocol.MPAConnectionLost] if the connection
+// ended before the first octet and [protocol.MPAStartup] otherwise; the error of ctx is
+// inside if that has ended. nc is closed on every error. On success it belongs to the
+// Incoming, and its deadlines are cleared.
+func ReadRequest(ctx context.Context, nc net.Conn, max ...int) (*Incoming, error) {
+	return ReadRequestFrom(ctx, nc, nil, max...)
+}
+
+// ReadRequestFrom is [ReadRequest] for a connection that has carried other data
+// before, of which buffered has been read from nc already and not been used
+// (https://www.rfc-editor.org/rfc/rfc5044#section-7.1.5). buffered is copied.
+func ReadRequestFrom(ctx context.Context, nc net.Conn, buffered []byte, max ...int) (*Incoming, error) {
+	g := guard(ctx, nc)
+	req, err := g.readRequest(buffered)
+	if err != nil {
+		return nil, err
+	}
+	if len(max) > 0 && len(req.ULPData()) > max[0] {
+		return nil, g.refuse(startupError("RFC 5044 section 7.1.2",
+			"%d octets of Private Data, this end takes %d", len(req.ULPData()), max[0]))
+	}
+	g.release()
+	return &Incoming{nc: nc, req: req}, nil
+}
+
+// NetConn gives the conn that the Request came from.
+func (in *Incoming) NetConn() net.Conn { return in.nc }
+
+// Request gives the Request as received.
+func (in *Incoming) Request() *Startup { return &in.req }
+
+// Enhanced gives the block of RFC 6581; false if the Request has none.
+func (in *Incoming) Enhanced() (protocol.Enhanced, bool) { return in.req.Block() }
+
+// PrivateData gives what the peer's ULP sent.
+func (in *Incoming) PrivateData() []byte { return in.req.ULPData() }
+
+// Accept sends the Reply and enters Full Operation. It blocks while the Reply is
+// written, at most as long as ctx lives. An error of [Answer] about o leaves the
+// Request unanswered; every other one closes the conn.
+func (in *Incoming) Accept(ctx context.Context, o *Options) (*Conn, error) {
+	reply, p, err := Answer(&in.req, o)
+	if err != nil {
+		return nil, err
+	}
+	if err := in.answer(ctx, &reply); err != nil {
+		return nil, err
+	}
+	return NewConn(in.nc, p, o), nil
+}
+
+// Reject sends a Reply that refuses, with pd for the peer's ULP and, if the
+// Request is one of RFC 6581, with the RTR kinds, IRD and ORD of o; see
+// [RejectReply]. It blocks as Accept does. Afterwards the conn is the caller's
+// again, and open (https://www.rfc-editor.org/rfc/rfc5044#section-7.1.2 rule 2).
+func (in *Incoming) Reject(ctx context.Context, o *Options, pd []byte) error {
+	reply, err := RejectReply(&in.req, o, pd)
+	if err != nil {
+		return err
+	}
+	return in.answer(ctx, &reply)
+}
+
+// Close closes the conn without an answer.
+func (in *Incoming) Close() error { return in.nc.Close() }
+
+func (in *Incoming) answer(ctx context.Context, reply *Startup) error {
+	frame, err := reply.AppendTo(nil)
+	if err != nil {
+		return err
+	}
+	if in.answered.Swap(true) {
+		return ErrAnswered
+	}
+	g := guard(ctx, in.nc)
+	if err := g.write(frame); err != nil {
+		return g.fail("sending the Reply", true, err)
+	}
+	g.release()
+	return nil
+}
+
+// guarded is a conn whose reads and writes end with a context.
+type guarded struct {
+	ctx  context.Context
+	nc   net.Conn
+	stop func() bool
+	done chan struct{}
+}
+
+// longAgo is a deadline that has passed on every clock.
+var longAgo = time.Unix(1, 0)
+
+func guard(ctx context.Context, nc net.Conn) *guarded {
+	g := &guarded{ctx: ctx, nc: nc, done: make(chan struct{})}
+	g.stop = context.AfterFunc(ctx, func() {
+		defer close(g.done)
+		if nc.SetDeadline(longAgo) != nil {
+			_ = nc.Close() // a conn without deadlines can be woken in no other way
+		}
+	})
+	return g
+}
+
+// release ends the guard and clears the deadline. It waits for a cancellation that
+// is under way, which would set the deadline afterwards.
+func (g *guarded) release() {
+	if !g.stop() {
+		<-g.done
+	}
+	_ = g.nc.SetDeadline(time.Time{})
+}
+
+// refuse closes the conn, at once as RFC 5044 section 8 wants, and passes err on.
+func (g *guarded) refuse(err error) error {
+	g.release()
+	_ = g.nc.Close()
+	return err
+}
+
+// fail closes the conn because of err, an error of the conn. started says that
+// octets of the peer's frame have arrived.
+func (g *guarded) fail(what string, started bool, err error) error {
+	e := &protocol.Error{Code: protocol.MPAStartup, Section: "RFC 5044 section 7.1.2", Detail: what, Err: err}
+	switch {
+	case g.ctx.Err() != nil:
+		e.Err = context.Cause(g.ctx)
+	case isTimeout(err) || started:
+	default:
+		e.Code, e.Section = protocol.MPAConnectionLost, "RFC 5044 section 8"
+	}
+	return g.refuse(e)
+}
+
+func isTimeout(err error) bool {
+	var ne net.Error
+	return errors.As(err, &ne) && ne.Timeout()
+}
+
+func (g *guarded) write(frame []byte) error {
+	if err := g.ctx.Err(); err != nil {
+		return err
+	}
+	_, err := writeEach(g.nc, [][]byte{frame})
+	return err
+}
+
+// readReply reads exactly the Reply: what follows may not be MPA's.
+func (g *guarded) readReply() (Startup, error) {
+	b := make([]byte, 0, maxStartupLen)
+	for {
+		s, _, err := parseAcceptable(b, Reply)
+		if err == nil {
+			return s, nil
+		}
+		if !errors.Is(err, io.ErrUnexpectedEOF) {
+			return Startup{}, g.refuse(err)
+		}
+		next := StartupHeaderLen
+		if len(b) >= StartupHeaderLen {
+			next += int(b[keyLen+2])<<8 | int(b[keyLen+3])
+		}
+		if b, err = g.read(b, next); err != nil {
+			return Startup{}, g.fail("waiting for the Reply", len(b) > 0, err)
+		}
+	}
+}
+
+// readRequest reads a Request and takes everything that has arrived with it: the
+// Initiator has no right to send more before the Reply.
+func (g *guarded) readRequest(buffered []byte) (Startup, error) {
+	b := make([]byte, 0, maxStartupLen+1)
+	b = append(b, buffered[:min(len(buffered), cap(b))]...)
+	for {
+		s, n, err := parseAcceptable(b, Request)
+		switch {
+		case err == nil && n < len(b):
+			return Startup{}, g.refuse(startupError("RFC 5044 section 7.1.2",
+				"octets follow the Request of %d octets, the Initiator must wait for the Reply", n))
+		case err == nil:
+			return s, nil
+		case !errors.Is(err, io.ErrUnexpectedEOF):
+			return Startup{}, g.refuse(err)
+		}
+		if b, err = g.read(b, cap(b)); err != nil {
+			return Startup{}, g.fail("waiting for the Request", len(b) > 0, err)
+		}
+	}
+}
+
+// parseAcceptable is [ParseStartup] that also refuses a revision that this
+// package does not speak, as soon as its octet is there.
+func parseAcceptable(b []byte, want Kind) (Startup, int, error) {
+	s, n, err := ParseStartup(b, want)
+	if errors.Is(err, io.ErrUnexpectedEOF) && len(b) > keyLen+1 || err == nil {
+		if rerr := checkRevision(b[keyLen+1]); rerr != nil {
+			return Startup{}, 0, rerr
+		}
+	}
+	return s, n, err
+}
+
+// read reads once into b, up to b[:limit].
+func (g *guarded) read(b []byte, limit int) ([]byte, error) {
+	for range 100 {
+		n, err := g.nc.Read(b[len(b):limit])
+		if n > 0 {
+			return b[:len(b)+n], nil // an error comes again with the next read
+		}
+		if errors.Is(err, io.EOF) && len(b) > 0 {
+			err = io.ErrUnexpectedEOF
+		}
+		if err != nil {
+			return b, err
+		}
+	}
+	return b, io.ErrNoProgress
+}

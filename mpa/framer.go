@@ -1,0 +1,351 @@
+package mpa
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+)
+
+// batchMax is about how many octets go to TCP in one call.
+const batchMax = 1 << 20
+
+const (
+	gatherMin  = 16 << 10 // a piece this large is referenced, a smaller one is cheaper to copy
+	piecesMax  = 512      // in a batch; the kernel takes 1024 in a call
+	maxChunks  = 3        // one small, then large ones
+	cutsExpect = 16
+)
+
+// ErrBatchFull says that a batch has no room for another FPDU: write it out first.
+var ErrBatchFull = errors.New("iwarp: batch of FPDUs is full")
+
+// A SizeError says that a ULPDU cannot be sent because of its length.
+type SizeError struct {
+	Len int // octets
+}
+
+// Error names the length and the bounds.
+func (e *SizeError) Error() string {
+	return fmt.Sprintf("iwarp: ULPDU of %d octets, want 1 to %d [RFC 5044 section 3]", e.Len, MaxULPDU)
+}
+
+// Framer is the sending engine: it makes FPDUs of ULPDUs and gathers them into a
+// batch. It does no I/O: take the octets of the batch from Pending and say with
+// Advance how many have gone. The zero value is ready; set the exported fields
+// before the first use.
+//
+//	 0                   1                   2                   3
+//	 0 1 2 3 4 5 6 7 8 9 0 1 2 3 4 5 6 7 8 9 0 1 2 3 4 5 6 7 8 9 0 1
+//	+-------------------------------+-------------------------------+
+//	|         ULPDU_Length          |                               |
+//	+-------------------------------+                               +
+//	~                             ULPDU                             ~
+//	+                               +-------------------------------+
+//	|                               |      PAD (0 to 3 octets)      |
+//	+-------------------------------+-------------------------------+
+//	|                             CRC32c                            |
+//	+---------------------------------------------------------------+
+//
+// See https://www.rfc-editor.org/rfc/rfc5044#section-4.
+type Framer struct {
+	// Markers puts a Marker at every 512th octet of the stream, from its first.
+	Markers bool
+	// CRC computes the CRC; else the field is sent as zero.
+	CRC bool
+
+	pos     uint64 // of the next FPDU in the stream
+	markers uint64 // made so far
+	fpdus   uint64
+
+	segment int  // octets of a TCP segment, 0 if unknown
+	align   bool // end a piece of Pending where a segment should end
+	target  int  // octets of a batch
+	fill    int  // octets in the last segment of the batch
+
+	bufs   [][]byte // pieces of the batch; bufs[head:] are still to go
+	head   int
+	left   int // octets of bufs[head:]
+	size   int // octets of the batch, those gone included
+	staged bool
+	cuts   []int // ends of segments, as indices into bufs
+	cut    int   // the first of cuts that is not reached
+
+	chunk  []byte // the chunk in use, up to what is filled
+	start  int    // where the last piece of bufs begins in chunk, if staged
+	small  *smallArray
+	large  [maxChunks - 1]*largeArray
+	chunks int
+}
+
+// SetSegment tells the framer how many octets a TCP segment holds, which bounds
+// the batch to whole segments. With align, Pending stops where a segment should
+// end. 0 means that segments do not matter.
+func (f *Framer) SetSegment(octets int, align bool) {
+	f.segment, f.align = max(octets, 0), align && octets > 0
+	f.target = batchMax
+	if f.segment > 0 && f.segment < batchMax {
+		// A batch slightly above a multiple would leave a tiny segment behind,
+		// which costs up to half of the throughput.
+		f.target -= batchMax % f.segment
+	}
+}
+
+// Position is the offset in the stream of the next FPDU, in octets since Full
+// Operation began.
+func (f *Framer) Position() uint64 { return f.pos }
+
+// SetPosition moves to offset pos in the stream, a multiple of four. It is for
+// tests and tools that start in the middle of a stream.
+func (f *Framer) SetPosition(pos uint64) { f.pos = pos }
+
+// Len is the number of octets in the batch that have not gone yet.
+func (f *Framer) Len() int { return f.left }
+
+// Full reports whether the batch should go before another FPDU is added: one of
+// the largest size would take it above its bound.
+func (f *Framer) Full() bool {
+	if f.left == 0 {
+		return false
+	}
+	target, next := f.target, f.segment
+	if target == 0 {
+		target = batchMax
+	}
+	if next == 0 || next > maxFPDULen {
+		next = maxFPDULen
+	}
+	return f.size+next > target || len(f.bufs) >= piecesMax
+}
+
+// maxFPDULen is the longest FPDU with Markers that a framer makes.
+const maxFPDULen = 66 << 10
+
+// Append appends to b the FPDU of the ULPDU whose pieces are given, as it stands
+// at the current position, and moves on. It does not touch the batch. The error
+// is a *[SizeError]; nothing is appended then.
+func (f *Framer) Append(b []byte, ulpdu ...[]byte) ([]byte, error) {
+	n := sizeOf(nil, ulpdu)
+	if n < 1 || n > MaxULPDU {
+		return b, &SizeError{Len: n}
+	}
+	return f.frame(b, nil, ulpdu, n), nil
+}
+
+// Add makes an FPDU of the ULPDU that header and the pieces of payload form, and
+// adds it to the batch. header and the slice payload are not kept. Pieces of at
+// least 16 KiB are referenced until they have gone if stable is true: they must
+// not change until then. All else is copied before the CRC is taken.
+//
+// The error is a *[SizeError] or [ErrBatchFull]; nothing is added then.
+func (f *Framer) Add(header []byte, payload [][]byte, stable bool) error {
+	n := sizeOf(header, payload)
+	if n < 1 || n > MaxULPDU {
+		return &SizeError{Len: n}
+	}
+	l := layoutOf(f.pos, n, f.Markers)
+	// A marked FPDU is cut every 508 octets, so that references would not pay.
+	gathered := 0
+	if stable && !f.Markers {
+		gathered = gatherSize(payload)
+	}
+	if !f.reserve(l.total - gathered) {
+		return ErrBatchFull
+	}
+	f.cutBefore(l.total)
+	if gathered == 0 {
+		from := len(f.chunk)
+		f.chunk = f.frame(f.chunk, header, payload, n)
+		f.stage(from)
+	} else {
+		f.gather(header, payload, n, l)
+	}
+	f.fpdus++
+	f.left += l.total
+	f.size += l.total
+	f.cutAfter(l.total)
+	return nil
+}
+
+// frame appends one FPDU to b and moves on.
+func (f *Framer) frame(b, header []byte, payload [][]byte, n int) []byte {
+	from := len(b)
+	if f.Markers {
+		return f.frameMarked(b, header, payload, n)
+	}
+	b = binary.BigEndian.AppendUint16(b, uint16(n))
+	b = append(b, header...)
+	for _, p := range payload {
+		b = append(b, p...)
+	}
+	b = append(b, zeros[:padLen(n)]...)
+	b = f.appendCRC(b, b[from:])
+	f.pos += uint64(len(b) - from)
+	return b
+}
+
+var zeros [4]byte
+
+func (f *Framer) appendCRC(b, covered []byte) []byte {
+	var crc uint32
+	if f.CRC {
+		crc = updateCRC(0, covered)
+	}
+	return binary.LittleEndian.AppendUint32(b, crc)
+}
+
+// gather adds an FPDU whose large pieces are not copied.
+func (f *Framer) gather(header []byte, payload [][]byte, n int, l layout) {
+	from := len(f.chunk)
+	f.chunk = binary.BigEndian.AppendUint16(f.chunk, uint16(n))
+	f.chunk = append(f.chunk, header...)
+	var crc uint32
+	for _, p := range payload {
+		if len(p) < gatherMin {
+			f.chunk = append(f.chunk, p...)
+			continue
+		}
+		if f.CRC {
+			crc = updateCRC(updateCRC(crc, f.chunk[from:]), p)
+		}
+		f.stage(from)
+		from = len(f.chunk)
+		f.bufs, f.staged = append(f.bufs, p), false
+	}
+	f.chunk = append(f.chunk, zeros[:padLen(n)]...)
+	if f.CRC {
+		crc = updateCRC(crc, f.chunk[from:])
+	}
+	f.chunk = binary.LittleEndian.AppendUint32(f.chunk, crc)
+	f.stage(from)
+	f.pos += uint64(l.total)
+}
+
+// stage adds chunk[from:] to the pieces of the batch, joined to the piece before
+// where the memory and the segment go on.
+func (f *Framer) stage(from int) {
+	if from == len(f.chunk) {
+		return
+	}
+	if f.staged {
+		last := &f.bufs[len(f.bufs)-1]
+		*last = (*last)[:len(*last)+len(f.chunk)-from]
+		return
+	}
+	f.bufs, f.staged = append(f.bufs, f.chunk[from:]), true
+}
+
+// reserve makes room for n octets in one chunk.
+func (f *Framer) reserve(n int) bool {
+	if cap(f.chunk)-len(f.chunk) >= n {
+		return true
+	}
+	switch {
+	case f.chunks == 0 && n <= smallChunk:
+		f.small = smallPool.Get().(*smallArray)
+		f.chunk = f.small[:0]
+	case f.chunks < maxChunks:
+		i := max(f.chunks-1, 0)
+		f.large[i] = largePool.Get().(*largeArray)
+		f.chunk = f.large[i][:0]
+		f.chunks = max(f.chunks, 1)
+	default:
+		return false
+	}
+	f.chunks++
+	f.staged = false
+	return true
+}
+
+// cutBefore ends the segment if an FPDU of n octets does not fit it.
+func (f *Framer) cutBefore(n int) {
+	if f.align && f.fill > 0 && f.fill+n > f.segment {
+		f.endSegment()
+	}
+}
+
+// cutAfter counts an FPDU of n octets. FPDUs that fill segments exactly need no
+// cut: TCP cuts there by itself.
+func (f *Framer) cutAfter(n int) {
+	if f.align {
+		f.fill = (f.fill + n) % f.segment
+	}
+}
+
+func (f *Framer) endSegment() {
+	if f.cuts == nil {
+		f.cuts = make([]int, 0, cutsExpect)
+	}
+	f.cuts = append(f.cuts, len(f.bufs))
+	f.fill, f.staged = 0, false
+}
+
+// Pending gives the pieces that should go to TCP next, in order; nil if the batch
+// is empty. end tells that the last octet should end a TCP segment. The pieces
+// are valid until Advance or Add.
+func (f *Framer) Pending() (pieces [][]byte, end bool) {
+	if f.left == 0 {
+		return nil, false
+	}
+	if f.cut < len(f.cuts) {
+		return f.bufs[f.head:f.cuts[f.cut]], true
+	}
+	return f.bufs[f.head:], f.align
+}
+
+// Advance says that n octets have gone, at most as many as Pending gave. When
+// nothing is left the batch's memory is given back.
+func (f *Framer) Advance(n int) {
+	f.left -= n
+	for n > 0 {
+		b := f.bufs[f.head]
+		if n < len(b) {
+			f.bufs[f.head] = b[n:]
+			break
+		}
+		n -= len(b)
+		f.bufs[f.head] = nil
+		f.head++
+	}
+	for f.cut < len(f.cuts) && f.head >= f.cuts[f.cut] {
+		f.cut++
+	}
+	if f.left == 0 {
+		f.release()
+	}
+}
+
+// release gives the memory of an empty batch back.
+func (f *Framer) release() {
+	if f.small != nil {
+		smallPool.Put(f.small)
+		f.small = nil
+	}
+	for i, l := range f.large {
+		if l != nil {
+			largePool.Put(l)
+			f.large[i] = nil
+		}
+	}
+	clear(f.bufs)
+	f.bufs, f.cuts, f.chunk = f.bufs[:0], f.cuts[:0], nil
+	f.head, f.cut, f.chunks, f.size, f.fill, f.staged = 0, 0, 0, 0, 0, false
+}
+
+func sizeOf(header []byte, payload [][]byte) int {
+	n := len(header)
+	for _, p := range payload {
+		n += len(p)
+	}
+	return n
+}
+
+// gatherSize is the number of octets that are referenced and not copied.
+func gatherSize(payload [][]byte) int {
+	n := 0
+	for _, p := range payload {
+		if len(p) >= gatherMin {
+			n += len(p)
+		}
+	}
+	return n
+}

@@ -1,0 +1,25 @@
+package mpa
+
+import "sync"
+
+// Buffers are borrowed while there is something in them, so that an idle
+// connection costs next to nothing. The pools hold pointers to arrays, since
+// putting a slice into a pool would allocate its header.
+const (
+	recvBufLen   = 256 << 10 // of one read; stays in a core's second-level cache
+	smallRecvLen = 4 << 10   // what a conn without readiness keeps
+	smallChunk   = 32 << 10  // a batch starts here
+	largeChunk   = 1 << 20   // and goes on here
+)
+
+type (
+	recvArray  [recvBufLen]byte
+	smallArray [smallChunk]byte
+	largeArray [largeChunk]byte
+)
+
+var (
+	recvPool  = sync.Pool{New: func() any { return new(recvArray) }}
+	smallPool = sync.Pool{New: func() any { return new(smallArray) }}
+	largePool = sync.Pool{New: func() any { return new(largeArray) }}
+)

@@ -1,0 +1,49 @@
+package mpa
+
+import (
+	"sync/atomic"
+
+	"github.com/go-iwarp/iwarp/protocol"
+)
+
+// Stats counts what a connection has done since Full Operation began.
+type Stats struct {
+	FPDUsSent, FPDUsReceived     uint64 // framed, as of the last write; received whole and valid
+	OctetsSent, OctetsReceived   uint64 // of FPDUs, Markers included
+	MarkersSent, MarkersReceived uint64
+	Writes                       uint64 // calls that TCP took octets in
+	CRCErrors, MarkerErrors      uint64 // at most one in all: either ends reception
+	EMSS                         int    // octets, as last asked; or FPDUMax
+	Retransmits                  uint64 // TCP segments, where the operating system tells
+}
+
+type counters struct {
+	fpdusSent, octetsSent, markersSent, writes     atomic.Uint64
+	fpdusReceived, octetsReceived, markersReceived atomic.Uint64
+	crcErrors, markerErrors                        atomic.Uint64
+	emss                                           atomic.Int64
+}
+
+func (s *counters) refused(code protocol.Code) {
+	if code == protocol.MPACRC {
+		s.crcErrors.Add(1)
+	} else {
+		s.markerErrors.Add(1)
+	}
+}
+
+// Stats gives the counters. They are read one by one, not at one instant.
+func (c *Conn) Stats() Stats {
+	s := Stats{
+		FPDUsSent: c.stats.fpdusSent.Load(), FPDUsReceived: c.stats.fpdusReceived.Load(),
+		OctetsSent: c.stats.octetsSent.Load(), OctetsReceived: c.stats.octetsReceived.Load(),
+		MarkersSent: c.stats.markersSent.Load(), MarkersReceived: c.stats.markersReceived.Load(),
+		Writes:    c.stats.writes.Load(),
+		CRCErrors: c.stats.crcErrors.Load(), MarkerErrors: c.stats.markerErrors.Load(),
+		EMSS: int(c.stats.emss.Load()),
+	}
+	if c.tcp && c.sock != nil {
+		s.Retransmits, _ = c.sock.Retransmits()
+	}
+	return s
+}

@@ -1,0 +1,215 @@
+package rdmap
+
+import (
+	"sync/atomic"
+
+	"github.com/go-iwarp/iwarp/ddp"
+	"github.com/go-iwarp/iwarp/protocol"
+)
+
+// outstanding is a Read or atomic of this end whose Response is due.
+type outstanding struct {
+	entry    uint64 // index in the send queue
+	isAtomic bool
+	id       uint32 // Request Identifier of an atomic
+	size     uint32
+	got      uint32 // octets placed so far; the receive owner's
+	stag     ddp.STag
+	sink     *ddp.Sink
+	reply    [AtomicResponseLen]byte
+	sg       [1][]byte // reply as a gather list
+}
+
+// outstandingQueue holds them in request order, which is also the order of the
+// Responses (RFC 5040 section 5.5 rule 20, RFC 7306 section 5.4). Its size is
+// ORD. Each slot has a sink of its own, whose STag the peer sees for one Read
+// only: no RDMA Write can reach it, and no Response after the Read is done.
+type outstandingQueue struct {
+	size       int
+	slots      []outstanding // made when the first is needed
+	table      *ddp.Table
+	head, tail uint64
+	taken      uint64 // Atomic Response buffers handed to DDP; the receive owner's
+	nextID     uint32
+}
+
+func (q *outstandingQueue) init(t *ddp.Table, ord int) {
+	q.table, q.size = t, ord
+}
+
+func (q *outstandingQueue) at(i uint64) *outstanding { return &q.slots[i%uint64(len(q.slots))] }
+func (q *outstandingQueue) full() bool               { return q.tail-q.head >= uint64(q.size) }
+func (q *outstandingQueue) empty() bool              { return q.tail == q.head }
+
+// prepare makes the next slot ready for a request whose answer is placed in size
+// octets of its own. It is false if the table has no STag left for the sink.
+func (q *outstandingQueue) prepare(size uint32) bool {
+	if q.slots == nil {
+		q.slots = make([]outstanding, q.size)
+	}
+	o := q.at(q.tail)
+	if size > 0 && o.sink == nil {
+		o.sink = q.table.NewSink()
+	}
+	return size == 0 || o.sink != nil
+}
+
+// push records a request that is about to be sent. prepare has been called.
+func (q *outstandingQueue) push(index uint64, e *entry) *outstanding {
+	o := q.at(q.tail)
+	q.tail++
+	o.entry, o.isAtomic, o.size, o.got = index, e.req.Op != WRRead, e.total, 0
+	if o.isAtomic {
+		q.nextID++
+		o.id = q.nextID
+		return o
+	}
+	if e.total == 0 {
+		// The sink of a zero-length Read is never looked at.
+		o.stag = rtrSTag
+		return o
+	}
+	o.stag = o.sink.Arm(e.req.SG)
+	return o
+}
+
+// find gives the outstanding Read with that sink STag, nil if there is none.
+func (q *outstandingQueue) find(stag ddp.STag) (o *outstanding, oldest bool) {
+	for i := q.head; i < q.tail; i++ {
+		if o := q.at(i); !o.isAtomic && o.size > 0 && o.stag == stag {
+			return o, i == q.head
+		}
+	}
+	return nil, false
+}
+
+// oldest gives the request whose Response is next, nil if none is due.
+func (q *outstandingQueue) oldest() *outstanding {
+	if q.empty() {
+		return nil
+	}
+	return q.at(q.head)
+}
+
+func (q *outstandingQueue) pop() {
+	if o := q.at(q.head); o.sink != nil {
+		o.sink.Disarm()
+	}
+	q.head++
+}
+
+// close makes every sink unreachable and gives its STag back.
+func (q *outstandingQueue) close() {
+	for i := range q.slots {
+		if s := q.slots[i].sink; s != nil {
+			s.Disarm()
+			s.Close()
+			q.slots[i].sink = nil
+		}
+	}
+	q.head = q.tail
+}
+
+// inbound is a Read Request or Atomic Request of the peer.
+type inbound struct {
+	octets   [AtomicRequestLen]byte // where DDP places the header
+	sg       [1][]byte              // octets as a gather list
+	header   ddp.Header
+	isAtomic bool
+	read     ReadRequest
+	request  AtomicRequest
+}
+
+// inboundQueue is QN 1: as many buffers as IRD, answered in order of arrival
+// (RFC 5040 section 5.2.2).
+type inboundQueue struct {
+	size       int
+	slots      []inbound // made when the first is needed
+	head, tail uint64    // tail counts buffers that DDP has taken
+	ready      uint64    // delivered; head <= ready <= tail
+}
+
+func (q *inboundQueue) init(ird int)         { q.slots = make([]inbound, ird) }
+func (q *inboundQueue) at(i uint64) *inbound { return &q.slots[i%uint64(len(q.slots))] }
+
+// inboundSource hands QN 1 buffers to DDP. A request beyond IRD finds none, and
+// DDP reports 1/2/02 (RFC 5040 section 6.1).
+type inboundSource Stream
+
+// Take implements ddp.Source.
+func (src *inboundSource) Take(*ddp.Header) (ddp.Buffer, bool) {
+	s := (*Stream)(src)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	q := &s.inbound
+	if q.tail-q.head >= uint64(q.size) {
+		return ddp.Buffer{}, false
+	}
+	if q.slots == nil {
+		q.slots = make([]inbound, q.size)
+	}
+	i := q.tail
+	q.tail++
+	slot := q.at(i)
+	slot.sg[0] = slot.octets[:]
+	return ddp.Buffer{SG: slot.sg[:], Token: i}, true
+}
+
+// responseSource hands QN 3 buffers to DDP: one for each atomic outstanding
+// (RFC 7306 section 5.2.2).
+type responseSource Stream
+
+// Take implements ddp.Source.
+func (src *responseSource) Take(*ddp.Header) (ddp.Buffer, bool) {
+	s := (*Stream)(src)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	q := &s.outstanding
+	for q.taken = max(q.taken, q.head); q.taken < q.tail; q.taken++ {
+		if o := q.at(q.taken); o.isAtomic {
+			o.sg[0] = o.reply[:]
+			b := ddp.Buffer{SG: o.sg[:], Token: q.taken}
+			q.taken++
+			return b, true
+		}
+	}
+	return ddp.Buffer{}, false
+}
+
+// checkSource validates a Read Request's source when it arrives. It is checked
+// again for every segment of the Response: an STag may be invalidated between.
+func (s *Stream) checkSource(r *ReadRequest) *protocol.Error {
+	if r.Size == 0 {
+		return nil // RFC 5040 section 5.2.1: not validated
+	}
+	return s.cfg.Table.CheckFetch(r.SrcSTag, s.cfg.Peer, r.SrcTO, uint64(r.Size), ddp.RemoteRead)
+}
+
+// readOffender completes an error about a Read Request with what its Terminate
+// echoes: both headers (RFC 5040 section 7.1).
+func readOffender(err *protocol.Error, h *ddp.Header, r *ReadRequest) *protocol.Error {
+	o := &protocol.Offender{
+		SegmentLength: ddp.UntaggedHeaderLen + ReadRequestLen,
+		DDPHeader:     h.AppendTo(nil),
+		RDMAPHeader:   r.AppendTo(nil),
+	}
+	err.Offender = o
+	return err
+}
+
+// perform carries an atomic out on the word that the request names. The word is
+// in the host's byte order and changed with a compare-and-swap of the processor,
+// so that remote atomics of every stream and sync/atomic in this process see one
+// value (RFC 7306 section 5).
+func (s *Stream) perform(a *AtomicRequest) (original uint64, err *protocol.Error) {
+	err = s.cfg.Table.Atomic(a.STag, s.cfg.Peer, a.TO, func(word *uint64) {
+		for {
+			original = atomic.LoadUint64(word)
+			changed, _ := a.Apply(original)
+			if atomic.CompareAndSwapUint64(word, original, changed) {
+				return
+			}
+		}
+	})
+	return original, err
+}

@@ -1,0 +1,334 @@
+package rdmap
+
+import (
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/go-iwarp/iwarp/ddp"
+	"github.com/go-iwarp/iwarp/protocol"
+)
+
+// Receive is the receive owner's work: it takes one DDP segment with its place
+// in the sender's order, places it and acts on the messages that it completes.
+// seg is not kept.
+//
+// An error has ended the stream; the caller wakes the send owner, which sends
+// the Terminate that is due, and goes on receiving until the peer's FIN.
+// Segments after an error are dropped without another one.
+func (s *Stream) Receive(order uint64, seg []byte) *protocol.Error {
+	if s.failed.Load() {
+		s.StopReceive()
+		return nil
+	}
+	s.segLen = len(seg)
+	if err := s.recv.Segment(order, seg); err != nil {
+		s.receiveFailed(err)
+		return err
+	}
+	if !s.opened {
+		s.open()
+	}
+	return nil
+}
+
+// open notes the first valid segment: from now on the responder may send.
+func (s *Stream) open() {
+	s.opened = true
+	s.mu.Lock()
+	s.sendOpen = true
+	s.mu.Unlock()
+	s.wake.Store(true)
+}
+
+func (s *Stream) receiveFailed(err *protocol.Error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	// A segment that was valid as MPA sees it has arrived: a Terminate may go,
+	// unless the error is the answer to one.
+	s.sendOpen = true
+	s.recvDone = true
+	s.failLocked(err, !err.Remote)
+	s.flushIfDone()
+}
+
+// upcalls is the Stream as DDP's ULP sees it.
+type upcalls Stream
+
+// CheckTagged implements ddp.ULP: which memory a Write or a Read Response may
+// reach. A Write reaches what is in the table and has the right for it; a
+// Response reaches the sink of the Read that it answers, and nothing else.
+func (u *upcalls) CheckTagged(h *ddp.Header, n int) (ddp.Target, *protocol.Error) {
+	if err := Control(h.Control).Check(Version, true, 0); err != nil {
+		return ddp.Target{}, err
+	}
+	s := (*Stream)(u)
+	if Control(h.Control).Opcode() == OpReadResponse {
+		return s.responseTarget(h, n)
+	}
+	if n == 0 {
+		return ddp.Target{}, nil
+	}
+	s.placed.Add(uint64(n))
+	return ddp.Target{Region: s.cfg.Table.Lookup(h.STag), Need: ddp.RemoteWrite}, nil
+}
+
+func (s *Stream) responseTarget(h *ddp.Header, n int) (ddp.Target, *protocol.Error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	oldest := s.outstanding.oldest()
+	if oldest == nil {
+		return ddp.Target{}, strayResponse("STag %v: no RDMA Read is outstanding", h.STag)
+	}
+	if n == 0 {
+		return ddp.Target{}, nil // matched when it is delivered
+	}
+	o, first := s.outstanding.find(h.STag)
+	if o == nil || (!first && !s.cfg.Unordered) {
+		return ddp.Target{}, strayResponse("STag %v: not the sink of the oldest outstanding RDMA Read", h.STag)
+	}
+	// On an LLP in order the octets come in order too; a repeated or skipped
+	// range would make up a false length.
+	if !s.cfg.Unordered && h.TO != uint64(o.got) && h.TO <= h.TO+uint64(n) {
+		return ddp.Target{}, &protocol.Error{
+			Code: protocol.DDPTaggedBounds, Section: "RFC 5040 section 5.2.2",
+			Detail: fmt.Sprintf("RDMA Read Response at TO %d: octet %d of the sink is next", h.TO, o.got),
+		}
+	}
+	if uint64(o.got)+uint64(n) <= uint64(o.size) {
+		o.got += uint32(n)
+	}
+	return ddp.Target{Sink: o.sink}, nil
+}
+
+func opcodeError(format string, args ...any) *protocol.Error {
+	return &protocol.Error{Code: protocol.RDMAPOpcode, Section: "RFC 5040 section 7.2", Detail: fmt.Sprintf(format, args...)}
+}
+
+func strayResponse(format string, args ...any) *protocol.Error {
+	return &protocol.Error{Code: protocol.DDPTaggedInvalidSTag, Section: "RFC 5040 section 5.2.2", Detail: "RDMA Read Response: " + fmt.Sprintf(format, args...)}
+}
+
+// CheckUntagged implements ddp.ULP.
+func (u *upcalls) CheckUntagged(h *ddp.Header, _ int) *protocol.Error {
+	return Control(h.Control).Check(Version, false, h.QN)
+}
+
+// Deliver implements ddp.ULP: the one place where each kind of message is acted
+// upon.
+func (u *upcalls) Deliver(m *ddp.Message) *protocol.Error {
+	s := (*Stream)(u)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.stats.MessagesReceived++
+	switch op := Control(m.Header.Control).Opcode(); op {
+	case OpWrite:
+		// Not delivered to the ULP (RFC 5040 section 5.1).
+		return nil
+	case OpReadResponse:
+		return s.deliverReadResponse()
+	case OpReadRequest:
+		return s.deliverReadRequest(m)
+	case OpAtomicRequest:
+		return s.deliverAtomicRequest(m)
+	case OpAtomicResponse:
+		return s.deliverAtomicResponse(m)
+	case OpTerminate:
+		return s.deliverTerminate(m)
+	case OpImmediate, OpImmediateSolicited:
+		return s.deliverImmediate(op, m)
+	default:
+		return s.deliverSend(op, m)
+	}
+}
+
+// sendSource gives QN 0 buffers, with two exceptions: the first message of a
+// peer-to-peer connection may be an RTR, which is the library's, and Immediate
+// Data is handed up in the Delivery, whatever the size of the buffer it takes.
+type sendSource Stream
+
+// tokenRTR marks the buffer of an RTR Send. A source's own tokens are smaller.
+const tokenRTR = ^uint64(0)
+
+// Take implements ddp.Source.
+func (src *sendSource) Take(h *ddp.Header) (ddp.Buffer, bool) {
+	s := (*Stream)(src)
+	if s.isRTR(h) {
+		return ddp.Buffer{Token: tokenRTR}, true
+	}
+	b, ok := s.cfg.Recv.Take(h)
+	if op := Control(h.Control).Opcode(); ok && (op == OpImmediate || op == OpImmediateSolicited) {
+		b.SG = s.imm[:]
+	}
+	return b, ok
+}
+
+// isRTR reports whether h begins a zero-length Send as the very first message
+// on a responder that agreed to such an RTR.
+func (s *Stream) isRTR(h *ddp.Header) bool {
+	return !s.opened && !s.cfg.Initiator && s.cfg.RTR.Has(protocol.RTRSend) &&
+		Control(h.Control).Opcode() == OpSend && h.Last && h.MSN == 1 && s.segLen == ddp.UntaggedHeaderLen
+}
+
+func (s *Stream) deliverSend(op Opcode, m *ddp.Message) *protocol.Error {
+	if m.Buffer.Token == tokenRTR {
+		return nil
+	}
+	d := Delivery{Opcode: op, Length: m.Length, Buffer: m.Buffer}
+	if op.Invalidates() {
+		stag := ddp.STag(m.Header.ULP32)
+		if err := s.cfg.Table.RemoteInvalidate(stag, s.cfg.Peer.PD, s.cfg.Peer.Stream); err != nil {
+			return err
+		}
+		d.Invalidated = stag
+	}
+	s.stats.PayloadReceived += uint64(m.Length)
+	s.cfg.Handler.Delivered(&d)
+	return nil
+}
+
+func (s *Stream) deliverImmediate(op Opcode, m *ddp.Message) *protocol.Error {
+	if m.Length != ImmediateDataLen {
+		return lengthError(op, m.Length, ImmediateDataLen, "RFC 7306 section 6.3")
+	}
+	imm, _, err := ParseImmediateData(s.imm[0])
+	if err != nil {
+		return lengthError(op, m.Length, ImmediateDataLen, "RFC 7306 section 6.3")
+	}
+	s.cfg.Handler.Delivered(&Delivery{Opcode: op, Length: m.Length, Buffer: m.Buffer, Immediate: imm.Uint64()})
+	return nil
+}
+
+func lengthError(op Opcode, got uint32, want int, section string) *protocol.Error {
+	return &protocol.Error{
+		Code: protocol.RDMAPOperationUnspecified, Section: section,
+		Detail: fmt.Sprintf("%v of %d octets: it has exactly %d", op, got, want),
+	}
+}
+
+func (s *Stream) deliverReadRequest(m *ddp.Message) *protocol.Error {
+	if m.Length != ReadRequestLen {
+		return lengthError(OpReadRequest, m.Length, ReadRequestLen, "RFC 5040 section 4.4")
+	}
+	slot := s.inbound.at(m.Buffer.Token)
+	r, _, err := ParseReadRequest(slot.octets[:])
+	if err != nil {
+		return lengthError(OpReadRequest, m.Length, ReadRequestLen, "RFC 5040 section 4.4")
+	}
+	slot.read, slot.header, slot.isAtomic = r, m.Header, false
+	if err := s.checkSource(&r); err != nil {
+		return readOffender(err, &m.Header, &r)
+	}
+	s.inboundReady()
+	return nil
+}
+
+func (s *Stream) deliverAtomicRequest(m *ddp.Message) *protocol.Error {
+	if m.Length != AtomicRequestLen {
+		return lengthError(OpAtomicRequest, m.Length, AtomicRequestLen, "RFC 7306 section 5.2.1")
+	}
+	slot := s.inbound.at(m.Buffer.Token)
+	a, _, err := ParseAtomicRequest(slot.octets[:])
+	if err != nil {
+		return lengthError(OpAtomicRequest, m.Length, AtomicRequestLen, "RFC 7306 section 5.2.1")
+	}
+	if a.Op != AtomicFetchAdd && a.Op != AtomicCmpSwap {
+		return &protocol.Error{
+			Code: protocol.RDMAPOpcode, Section: "RFC 7306 section 5.2.1",
+			Detail: fmt.Sprintf("atomic operation code %d: neither FetchAdd (0) nor CmpSwap (2)", uint8(a.Op)),
+		}
+	}
+	slot.request, slot.header, slot.isAtomic = a, m.Header, true
+	s.inboundReady()
+	return nil
+}
+
+// inboundReady lets the send path answer. The receive path goes on at once:
+// it must never wait for the send path, or two ends that both do so hang.
+func (s *Stream) inboundReady() {
+	s.inbound.ready++
+	s.wake.Store(true)
+}
+
+func (s *Stream) deliverReadResponse() *protocol.Error {
+	o := s.outstanding.oldest()
+	if o == nil || o.isAtomic {
+		return strayResponse("no RDMA Read is outstanding")
+	}
+	if o.got != o.size {
+		return &protocol.Error{
+			Code: protocol.RDMAPOperationUnspecified, Section: "RFC 5040 section 5.2.2",
+			Detail: fmt.Sprintf("RDMA Read Response ends after %d octets: %d were asked for", o.got, o.size),
+		}
+	}
+	s.placed.Add(uint64(o.size))
+	s.responded(o, 0)
+	return nil
+}
+
+func (s *Stream) deliverAtomicResponse(m *ddp.Message) *protocol.Error {
+	if m.Length != AtomicResponseLen {
+		return lengthError(OpAtomicResponse, m.Length, AtomicResponseLen, "RFC 7306 section 5.2.2")
+	}
+	o := s.outstanding.oldest()
+	if o == nil || !o.isAtomic {
+		return opcodeError("Atomic Response while no atomic is the oldest request outstanding")
+	}
+	r, _, err := ParseAtomicResponse(o.reply[:])
+	if err != nil || r.ID != o.id {
+		return &protocol.Error{
+			Code: protocol.RDMAPOperationUnspecified, Section: "RFC 7306 section 5.2.2",
+			Detail: fmt.Sprintf("Atomic Response has request identifier %d: %d is due", r.ID, o.id),
+		}
+	}
+	s.responded(o, r.Original)
+	return nil
+}
+
+// responded completes the oldest outstanding request.
+func (s *Stream) responded(o *outstanding, original uint64) {
+	e := s.queue.at(o.entry)
+	e.state, e.original = entryDone, original
+	s.outstanding.pop()
+	s.complete()
+	if s.queue.next < s.queue.tail || s.closing {
+		s.wake.Store(true) // something may have waited for ORD, a fence or the end
+	}
+}
+
+// terminateSource always has a buffer: one Terminate must find its place
+// (RFC 5040 section 5.4).
+type terminateSource Stream
+
+// Take implements ddp.Source.
+func (src *terminateSource) Take(*ddp.Header) (ddp.Buffer, bool) {
+	return ddp.Buffer{SG: [][]byte{make([]byte, maxTerminateLen)}}, true
+}
+
+// maxTerminateLen has room for a Terminate with everything in it and more.
+const maxTerminateLen = 128
+
+func (s *Stream) deliverTerminate(m *ddp.Message) *protocol.Error {
+	term, _, err := ParseTerminate(m.Buffer.SG[0][:m.Length])
+	if err != nil {
+		// No Terminate answers a Terminate, not even a broken one (RFC 5040
+		// section 5.4): Remote keeps this one from being sent.
+		return &protocol.Error{
+			Code: protocol.RDMAPOperationUnspecified, Remote: true, Section: "RFC 5040 section 4.8",
+			Detail: fmt.Sprintf("Terminate of %d octets cannot be read", m.Length), Err: err,
+		}
+	}
+	return term.Err()
+}
+
+// lost wraps an error of the network in MPA's error 1.
+func lost(err error) *protocol.Error {
+	var perr *protocol.Error
+	if errors.As(err, &perr) {
+		return perr
+	}
+	if errors.Is(err, io.EOF) {
+		err = errPeerClosed
+	}
+	return &protocol.Error{Code: protocol.MPAConnectionLost, Section: "RFC 5044 section 8", Err: err}
+}

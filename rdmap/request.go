@@ -1,0 +1,188 @@
+package rdmap
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/go-iwarp/iwarp/ddp"
+)
+
+// Op is what a [Request] asks for. It is the ULP's view: one Op may become one
+// of several opcodes (a Send with and without Solicited Event), and a Read is
+// two messages.
+type Op uint8
+
+// The operations. WRInvalidate is local and sends nothing.
+const (
+	WRSend           Op = iota + 1 // Send, or Send with Solicited Event
+	WRSendInvalidate               // the same, and the peer invalidates Request.Invalidate
+	WRWrite                        // RDMA Write
+	WRRead                         // RDMA Read
+	WRImmediate                    // Immediate Data, 8 octets (RFC 7306)
+	WRFetchAdd                     // atomic FetchAdd (RFC 7306)
+	WRCompareSwap                  // atomic CmpSwap (RFC 7306)
+	WRInvalidate                   // local invalidation of an STag of this end
+	WRBarrier                      // local: nothing, but completes after all before it
+)
+
+var opNames = [...]string{
+	WRSend: "Send", WRSendInvalidate: "Send with Invalidate", WRWrite: "RDMA Write", WRRead: "RDMA Read",
+	WRImmediate: "Immediate Data", WRFetchAdd: "FetchAdd", WRCompareSwap: "CmpSwap", WRInvalidate: "local Invalidate", WRBarrier: "barrier",
+}
+
+// String gives the operation's name.
+func (o Op) String() string {
+	if int(o) < len(opNames) && o != 0 {
+		return opNames[o]
+	}
+	return fmt.Sprintf("operation %d", uint8(o))
+}
+
+// awaitsResponse reports whether the operation takes an ORD slot and completes
+// when the peer's answer is delivered.
+func (o Op) awaitsResponse() bool { return o == WRRead || o == WRFetchAdd || o == WRCompareSwap }
+
+// Request is one work request of the send queue.
+//
+// The stream copies the struct and the SG slice's elements at Post, but not the
+// octets: from Post until the request completes the memory of SG belongs to the
+// stream. It reads it (Send, Write) or writes it (Read). With Inline the octets
+// are copied too, and the caller's again when Post returns.
+type Request struct {
+	ID      uint64 // the caller's, handed back in the Completion
+	Context any    // the caller's, handed back in the Completion
+	Op      Op
+
+	// SG is the data in order: what Send and Write transmit, where Read places.
+	// At most Config.MaxSGE elements; together less than 2^32 octets.
+	SG [][]byte
+
+	// STag and TO name the peer's buffer for Write, Read and the atomics.
+	STag ddp.STag
+	TO   uint64
+
+	// Invalidate is the peer's STag that WRSendInvalidate names, or this end's
+	// that WRInvalidate ends.
+	Invalidate ddp.STag
+
+	Immediate uint64 // WRImmediate: 8 octets, the first of them the most significant
+
+	// Operand is what WRFetchAdd adds or WRCompareSwap swaps in; OperandMask is
+	// the Add or Swap Mask. Compare and CompareMask belong to WRCompareSwap.
+	Operand, OperandMask, Compare, CompareMask uint64
+
+	Solicited  bool // Send and Immediate: with Solicited Event
+	Fence      bool // start only when no earlier Read or atomic is outstanding
+	Unsignaled bool // a success gives no Completion; a failure always does
+	Inline     bool // copy the data at Post; at most Config.MaxInline octets
+}
+
+// Completion says how a Request ended. Every accepted request gets exactly one
+// call of Handler.Completed, in the order of posting (RFC 5040 section 5.5,
+// rule 15).
+type Completion struct {
+	ID         uint64
+	Context    any
+	Op         Op
+	Length     uint32 // octets of the message: SG's total; 8 for atomics and Immediate Data
+	Original   uint64 // what an atomic found
+	Unsignaled bool   // as posted; only failures of such requests are worth showing
+	Err        error  // nil for success; wraps ErrFlushed if the stream ended first
+}
+
+// Errors of Post. They concern the request alone: the stream goes on.
+var (
+	// ErrSendQueueFull: SendDepth requests have not completed yet. Try again
+	// after the next completion.
+	ErrSendQueueFull = errors.New("iwarp: send queue full")
+	// ErrFlushed is in the error of each request that the end of the stream cut
+	// short; the stream's own error is wrapped beside it.
+	ErrFlushed = errors.New("iwarp: work request flushed")
+	// ErrPeerClosed: the peer has closed its half, so an operation that needs its
+	// Response cannot complete.
+	ErrPeerClosed = errors.New("iwarp: connection half-closed by the peer")
+	// ErrClosed: the stream was closed by this end and takes no more requests
+	// (RFC 5041 section 6.2.1).
+	ErrClosed = errors.New("iwarp: stream closed for sending")
+	// ErrInvalidRequest is in every error that names a bad field of a Request.
+	ErrInvalidRequest = errors.New("iwarp: invalid work request")
+)
+
+// Where an entry of the send queue stands.
+const (
+	entryQueued  uint8 = iota // waits for its turn
+	entryStarted              // its message is being cut, or lies in a batch not yet with the LLP
+	entryWaiting              // sent; the peer's Response is due
+	entryDone                 // will complete when it is the oldest
+)
+
+// entry is a Request in the send queue, with what it needs on the way.
+type entry struct {
+	req      Request
+	sg       [][]byte // backing for req.SG, MaxSGE elements
+	inline   []byte   // backing for inline data
+	total    uint32
+	state    uint8
+	hidden   bool // the RTR indication: no completion
+	original uint64
+	header   [AtomicRequestLen]byte // RDMAP header or Immediate Data on the wire
+	own      [1][]byte              // header as a gather list
+	err      error
+}
+
+// sendQueue is a ring of entries. The indices only grow; an entry lies at index
+// modulo the size. acked <= next <= tail and head <= acked.
+//
+// The ring grows as it is needed, up to limit, so that an idle connection costs
+// little. An entry may move then, under the stream's lock; what the send owner
+// reads without the lock (header, own) is not changed, and the old copy stays.
+type sendQueue struct {
+	entries []entry
+	limit   int
+	head    uint64 // oldest that has not completed
+	acked   uint64 // oldest that the LLP has not taken in full
+	next    uint64 // first that has not been started
+	tail    uint64 // where the next post goes
+}
+
+func (q *sendQueue) at(i uint64) *entry { return &q.entries[i%uint64(len(q.entries))] }
+func (q *sendQueue) full() bool         { return q.len() == q.limit }
+func (q *sendQueue) len() int           { return int(q.tail - q.head) }
+func (q *sendQueue) empty() bool        { return q.tail == q.head }
+
+// grow doubles the ring if it has no free entry.
+func (q *sendQueue) grow() {
+	if q.len() < len(q.entries) {
+		return
+	}
+	bigger := make([]entry, min(max(4, 2*len(q.entries)), q.limit))
+	for i := q.head; i < q.tail; i++ {
+		bigger[i%uint64(len(bigger))] = *q.at(i)
+	}
+	q.entries = bigger
+}
+
+// add copies r into the ring. The caller has checked r and full.
+func (q *sendQueue) add(r *Request, total uint32, hidden bool) {
+	q.grow()
+	e := q.at(q.tail)
+	e.req, e.total, e.hidden, e.state, e.original, e.err = *r, total, hidden, entryQueued, 0, nil
+	if r.Inline {
+		e.inline = e.inline[:0]
+		for _, p := range r.SG {
+			e.inline = append(e.inline, p...)
+		}
+		e.sg = append(e.sg[:0], e.inline)
+	} else {
+		e.sg = append(e.sg[:0], r.SG...)
+	}
+	e.req.SG = e.sg
+	q.tail++
+}
+
+// release drops the entry's references to the caller's memory.
+func (e *entry) release() {
+	clear(e.sg)
+	e.sg = e.sg[:0]
+	e.req.SG, e.req.Context = nil, nil
+}

@@ -1,0 +1,450 @@
+package rdmap
+
+import (
+	"github.com/go-iwarp/iwarp/ddp"
+	"github.com/go-iwarp/iwarp/protocol"
+)
+
+// What the send owner is in the middle of.
+const (
+	sendingNothing = iota
+	sendingRequest
+	sendingResponse  // RDMA Read Response
+	sendingAtomic    // Atomic Response
+	sendingTerminate // the last message of a stream
+)
+
+// sender is the send owner's state: the message being cut, and the next MSN of
+// each queue. DDP sends messages whole and in order, so there is one at a time.
+type sender struct {
+	out      ddp.Outgoing
+	kind     int
+	request  inbound
+	at       uint64 // TO of the next octet of a Read Response
+	msn      [4]uint32
+	header   []byte    // scratch for the RDMAP header of responses and the Terminate
+	payload  [1][]byte // scratch for their gather list
+	respond  bool      // whose turn it is when both sides have work
+	queued   uint64    // requests before this index are in the LLP's batch or beyond
+	finished bool      // nothing will be sent any more
+}
+
+func (t *sender) init() {
+	for qn := range t.msn {
+		t.msn[qn] = 1 // RFC 5041 section 4.3
+	}
+}
+
+func (t *sender) untagged(op Opcode, ulp uint32) ddp.Header {
+	qn := op.QN()
+	h := ddp.Header{Last: true, Version: Version, Control: uint8(NewControl(op)), ULP32: ulp, QN: qn, MSN: t.msn[qn]}
+	t.msn[qn]++ // wraps from 2^32-1 to 0
+	return h
+}
+
+func tagged(op Opcode, stag ddp.STag, to uint64) ddp.Header {
+	return ddp.Header{Tagged: true, Last: true, Version: Version, Control: uint8(NewControl(op)), STag: stag, TO: to}
+}
+
+// Progress says where Transmit has left things.
+type Progress int
+
+// The outcomes of Transmit.
+const (
+	Idle     Progress = iota // nothing to send now
+	Blocked                  // the LLP takes no more at the moment: call again with wait
+	More                     // one batch has gone and there is more to send
+	Finished                 // nothing will ever be sent again: half-close the LLP
+)
+
+// Transmit is the send owner's work: it cuts the messages that are due into
+// segments, hands one batch of them to the LLP and completes what the LLP has
+// taken. With wait false it does not block; with wait true it blocks until the
+// LLP has taken the batch.
+//
+// An error is the LLP's. It has already ended the stream; the caller closes the
+// LLP. A stream that ended otherwise gives Finished once its Terminate, if it
+// owes one, has gone.
+func (s *Stream) Transmit(llp ddp.LLP, wait bool) (Progress, error) {
+	if s.send.finished {
+		return Finished, nil
+	}
+	if llp.MaySend() {
+		if err := s.fill(llp); err != nil {
+			return s.sendFailed(err)
+		}
+	} else if s.failed.Load() {
+		return s.finishSend(), nil
+	}
+	if llp.Buffered() {
+		done, err := llp.Flush(wait)
+		if err != nil {
+			return s.sendFailed(err)
+		}
+		if !done {
+			return Blocked, nil
+		}
+	}
+	s.batchTaken()
+	return s.progress(), nil
+}
+
+// fill queues segments until the batch is full or nothing is due.
+func (s *Stream) fill(llp ddp.LLP) error {
+	t := &s.send
+	for !llp.Full() {
+		if t.kind == sendingNothing && !s.startNext() {
+			return nil
+		}
+		if s.failed.Load() && t.kind != sendingTerminate {
+			// Nothing but the Terminate is sent on a stream that has failed. A
+			// message may end in the middle: the peer discards it.
+			t.kind = sendingNothing
+			continue
+		}
+		last, err := s.segment(llp)
+		if err != nil {
+			return err
+		}
+		if last {
+			t.kind = sendingNothing
+		}
+	}
+	return nil
+}
+
+// segment queues the next segment of the message in hand.
+func (s *Stream) segment(llp ddp.LLP) (last bool, err error) {
+	t := &s.send
+	mulpdu := llp.MULPDU()
+	switch t.kind {
+	case sendingResponse:
+		return s.responseSegment(llp, mulpdu)
+	case sendingAtomic:
+		s.releaseInbound() // before the last segment: see responseSegment
+	}
+	header, payload, last := t.out.Next(mulpdu)
+	if err := llp.Queue(header, payload, t.kind == sendingRequest); err != nil {
+		return false, err
+	}
+	if !last {
+		return false, nil
+	}
+	if t.kind == sendingRequest {
+		t.queued++
+	}
+	s.mu.Lock()
+	s.stats.MessagesSent++
+	s.mu.Unlock()
+	return true, nil
+}
+
+// responseSegment queues a segment of a Read Response straight from the region,
+// whose rights it checks again: the octets are copied into the batch under the
+// region's read lock, because the ULP may change them meanwhile.
+func (s *Stream) responseSegment(llp ddp.LLP, mulpdu int) (last bool, err error) {
+	t := &s.send
+	left := t.out.Remaining()
+	if left <= uint64(mulpdu-ddp.TaggedHeaderLen) {
+		// The slot must be free before the peer can have the whole Response, or
+		// its next Request might find the queue full. (And before Borrow: a
+		// region's lock is the innermost of all.)
+		s.releaseInbound()
+	}
+	if left > 0 {
+		r := &t.request.read
+		region, _, perr := s.cfg.Table.Borrow(r.SrcSTag, s.cfg.Peer, t.at, left, ddp.RemoteRead)
+		if perr != nil {
+			s.Fail(s.midway(perr, left), true)
+			return true, nil
+		}
+		defer region.Release()
+	}
+	header, payload, last := t.out.Next(mulpdu)
+	t.at += left - t.out.Remaining()
+	return last, llp.Queue(header, payload, false)
+}
+
+// midway gives the error for a Read whose source was withdrawn while it was
+// being answered. The echoed Request has its TOs advanced and its size reduced
+// to what was left (RFC 5040 section 4.8).
+func (s *Stream) midway(err *protocol.Error, left uint64) *protocol.Error {
+	asked := &s.send.request.read
+	r := asked.Advance(asked.Size - uint32(left))
+	return readOffender(err, &s.send.request.header, &r)
+}
+
+func (s *Stream) releaseInbound() {
+	s.mu.Lock()
+	s.inbound.head++
+	s.stats.MessagesSent++
+	if s.send.kind == sendingAtomic {
+		s.stats.AtomicsServed++
+	} else {
+		s.stats.ReadsServed++
+		s.stats.PayloadSent += uint64(s.send.request.read.Size)
+	}
+	s.mu.Unlock()
+}
+
+// batchTaken completes the Sends and Writes that the LLP has taken in full, and
+// lets Reads and atomics wait for their Responses.
+func (s *Stream) batchTaken() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for q := &s.queue; q.acked < s.send.queued; q.acked++ {
+		e := q.at(q.acked)
+		switch {
+		case e.state != entryStarted: // local, or the Response was faster than we
+		case e.req.Op.awaitsResponse():
+			e.state = entryWaiting
+		default:
+			e.state = entryDone
+			s.stats.PayloadSent += uint64(e.total)
+		}
+	}
+	s.complete()
+}
+
+// progress says what is left after a batch has gone.
+func (s *Stream) progress() Progress {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case s.send.kind != sendingNothing && s.err == nil, s.terminate != nil:
+		return More
+	case s.err != nil:
+		return s.finishSendLocked()
+	case s.requestDue() || s.inbound.head < s.inbound.ready:
+		return More
+	case s.closing && s.queue.empty():
+		return s.finishSendLocked()
+	}
+	return Idle
+}
+
+func (s *Stream) finishSend() Progress {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.finishSendLocked()
+}
+
+func (s *Stream) finishSendLocked() Progress {
+	s.send.finished, s.sendDone = true, true
+	s.flushIfDone()
+	return Finished
+}
+
+// sendFailed ends the stream for an error of the LLP's send side.
+func (s *Stream) sendFailed(err error) (Progress, error) {
+	s.Fail(lost(err), false)
+	return s.finishSend(), err
+}
+
+// startNext picks the next message: the Terminate before all, else requests and
+// responses in turn.
+func (s *Stream) startNext() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.err == nil && s.startMessage() {
+		return true
+	}
+	if s.terminate == nil { // startMessage may have found a reason for one
+		return false
+	}
+	s.startTerminate()
+	return true
+}
+
+func (s *Stream) startMessage() bool {
+	s.send.respond = !s.send.respond
+	if s.send.respond {
+		return s.startResponse() || s.err == nil && s.startRequest()
+	}
+	return s.startRequest() || s.err == nil && s.startResponse()
+}
+
+// requestDue reports whether the oldest request not yet started may start. A
+// Read beyond ORD waits, and what was posted after it waits too (RFC 5040
+// section 5.5 rule 13: messages go to DDP in the order of posting).
+func (s *Stream) requestDue() bool {
+	if s.queue.next == s.queue.tail {
+		return false
+	}
+	e := s.queue.at(s.queue.next)
+	if e.req.Op.awaitsResponse() && s.outstanding.full() {
+		return false
+	}
+	return !e.req.Fence || s.outstanding.empty()
+}
+
+// startRequest begins the message of the next request in the queue. Local
+// operations are carried out on the way.
+func (s *Stream) startRequest() bool {
+	for s.requestDue() {
+		index := s.queue.next
+		e := s.queue.at(index)
+		s.queue.next++
+		if e.req.Op == WRInvalidate || e.req.Op == WRBarrier || e.req.Op.awaitsResponse() && !s.prepare(e) {
+			s.finishLocal(e)
+			s.send.queued++
+			continue
+		}
+		e.state = entryStarted
+		s.send.kind = sendingRequest
+		h, sg := s.requestMessage(index, e)
+		if err := s.send.out.Start(h, sg); err != nil {
+			// check has bounded the length, so this is a mistake of ours.
+			s.failLocked(&protocol.Error{Code: protocol.RDMAPLocalCatastrophic, Err: err}, true)
+		}
+		return true
+	}
+	return false
+}
+
+// requestMessage gives the header template and the payload of a request.
+func (s *Stream) requestMessage(index uint64, e *entry) (ddp.Header, [][]byte) {
+	t, r := &s.send, &e.req
+	switch r.Op {
+	case WRWrite:
+		return tagged(OpWrite, r.STag, r.TO), r.SG
+	case WRSendInvalidate:
+		op := OpSendInvalidate
+		if r.Solicited {
+			op = OpSendSolicitedInvalidate
+		}
+		return t.untagged(op, uint32(r.Invalidate)), r.SG
+	case WRImmediate:
+		op := OpImmediate
+		if r.Solicited {
+			op = OpImmediateSolicited
+		}
+		return t.untagged(op, 0), e.scratch(ImmediateUint64(r.Immediate).AppendTo(e.header[:0]))
+	case WRRead:
+		o := s.outstanding.push(index, e)
+		read := ReadRequest{SinkSTag: o.stag, Size: e.total, SrcSTag: r.STag, SrcTO: r.TO}
+		return t.untagged(OpReadRequest, 0), e.scratch(read.AppendTo(e.header[:0]))
+	case WRFetchAdd, WRCompareSwap:
+		o := s.outstanding.push(index, e)
+		a := atomicMessage(r, o.id)
+		return t.untagged(OpAtomicRequest, 0), e.scratch(a.AppendTo(e.header[:0]))
+	}
+	op := OpSend
+	if r.Solicited {
+		op = OpSendSolicited
+	}
+	return t.untagged(op, 0), r.SG
+}
+
+// scratch makes a one-element gather list of the entry's own header.
+func (e *entry) scratch(b []byte) [][]byte {
+	e.own[0] = b
+	return e.own[:]
+}
+
+func atomicMessage(r *Request, id uint32) AtomicRequest {
+	if r.Op == WRCompareSwap {
+		return NewCmpSwap(id, r.STag, r.TO, r.Compare, r.CompareMask, r.Operand, r.OperandMask)
+	}
+	return NewFetchAdd(id, r.STag, r.TO, r.Operand, r.OperandMask)
+}
+
+// prepare readies the slot of a request that awaits a Response. Only a Read needs
+// memory of its own: it is false when no STag is left for that.
+func (s *Stream) prepare(e *entry) bool {
+	size := e.total
+	if e.req.Op != WRRead {
+		size = 0
+	}
+	return s.outstanding.prepare(size)
+}
+
+// finishLocal completes, in its turn, a request that sends nothing: a local
+// Invalidate, or a Read for which no STag is left. Invalidation waits for
+// placements that are under way, which never wait for the send path.
+func (s *Stream) finishLocal(e *entry) {
+	e.state = entryDone
+	switch e.req.Op {
+	case WRBarrier:
+		return
+	case WRRead:
+		e.err = &protocol.Error{Code: protocol.RDMAPLocalCatastrophic, Detail: "no STag is left for the sink of an RDMA Read"}
+		return
+	}
+	region := s.cfg.Table.Lookup(e.req.Invalidate)
+	if region == nil {
+		e.err = &protocol.Error{
+			Code: protocol.RDMAPLocalCatastrophic, Section: "RFC 5040 section 8.1.1",
+			Detail: "local Invalidate of STag " + e.req.Invalidate.String() + ": no such STag",
+		}
+		return
+	}
+	region.Invalidate()
+}
+
+// startResponse begins the answer to the oldest inbound request.
+func (s *Stream) startResponse() bool {
+	q := &s.inbound
+	if q.head == q.ready {
+		return false
+	}
+	t := &s.send
+	t.request = *q.at(q.head)
+	if t.request.isAtomic {
+		return s.startAtomicResponse()
+	}
+	r := &t.request.read
+	var source []byte
+	if r.Size > 0 {
+		region, src, err := s.cfg.Table.Borrow(r.SrcSTag, s.cfg.Peer, r.SrcTO, uint64(r.Size), ddp.RemoteRead)
+		if err != nil {
+			s.failLocked(readOffender(err, &t.request.header, r), true)
+			return false
+		}
+		region.Release() // taken again for each segment
+		source = src
+	}
+	t.kind, t.at = sendingResponse, r.SrcTO
+	t.payload[0] = source
+	if err := t.out.Start(tagged(OpReadResponse, r.SinkSTag, r.SinkTO), t.payload[:]); err != nil {
+		t.kind = sendingNothing
+		s.failLocked(readOffender(&protocol.Error{Code: protocol.RDMAPTOWrap, Section: "RFC 5040 section 7.2", Err: err}, &t.request.header, r), true)
+		return false
+	}
+	return true
+}
+
+// startAtomicResponse carries the operation out, in the order of the requests
+// and after all earlier Responses were generated (RFC 7306 section 5.4).
+func (s *Stream) startAtomicResponse() bool {
+	t := &s.send
+	a := &t.request.request
+	original, err := s.perform(a)
+	if err != nil {
+		// The RDMA header is never included for an Atomic Request (RFC 7306
+		// section 8.1).
+		err.Offender = &protocol.Offender{SegmentLength: ddp.UntaggedHeaderLen + AtomicRequestLen, DDPHeader: t.request.header.AppendTo(nil)}
+		s.failLocked(err, true)
+		return false
+	}
+	t.kind = sendingAtomic
+	t.header = (&AtomicResponse{ID: a.ID, Original: original}).AppendTo(t.header[:0])
+	t.payload[0] = t.header
+	if err := t.out.Start(t.untagged(OpAtomicResponse, 0), t.payload[:]); err != nil {
+		s.failLocked(&protocol.Error{Code: protocol.RDMAPLocalCatastrophic, Err: err}, true)
+		return false
+	}
+	return true
+}
+
+func (s *Stream) startTerminate() {
+	t := &s.send
+	term := FromError(s.terminate)
+	s.terminate = nil
+	t.kind = sendingTerminate
+	t.header = term.AppendTo(t.header[:0])
+	t.payload[0] = t.header
+	if err := t.out.Start(t.untagged(OpTerminate, 0), t.payload[:]); err != nil {
+		t.kind = sendingNothing
+	}
+}

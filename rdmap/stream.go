@@ -1,0 +1,402 @@
+package rdmap
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"sync"
+	"sync/atomic"
+
+	"github.com/go-iwarp/iwarp/ddp"
+	"github.com/go-iwarp/iwarp/protocol"
+)
+
+// Config says what a [Stream] needs to know before its first octet.
+type Config struct {
+	// Table resolves the STags that the peer names. Required.
+	Table *ddp.Table
+	// Peer is this stream's identity for the checks of the table: its
+	// protection domain and its stream ID.
+	Peer ddp.Peer
+	// Recv supplies the buffers of QN 0, one for each Send and Immediate Data
+	// message. The buffer of an Immediate Data message may be empty: its eight
+	// octets are handed up in the Delivery. Required.
+	Recv ddp.Source
+	// Handler is told what happens. Required.
+	Handler Handler
+
+	// IRD and ORD are the agreed depths: Reads and atomics that the peer may
+	// have outstanding here, and that this end may have outstanding there.
+	IRD, ORD int
+	// SendDepth is the size of the send queue; 0 means 128.
+	SendDepth int
+	// MaxSGE bounds the elements of a Request's SG; 0 means 16.
+	MaxSGE int
+	// MaxInline bounds the octets of an inline Request; 0 means 512.
+	MaxInline int
+
+	// RTR is the set of RTR indications agreed upon (RFC 6581 section 9.2). On
+	// the responder a first zero-length Send is then not the ULP's.
+	RTR protocol.RTR
+	// Initiator is true on the end that sent the MPA Request.
+	Initiator bool
+	// Unordered is true when the LLP hands up segments out of order together
+	// with the sender's order (SCTP). Window then bounds how far ahead.
+	Unordered bool
+	Window    int
+}
+
+// Handler is told what happens on a stream. Its methods are called with the
+// stream's lock held: they must not block and must not call the stream.
+type Handler interface {
+	// Completed is called once for each accepted request, in posting order. c is
+	// valid during the call.
+	Completed(c *Completion)
+	// Delivered is called for each Send or Immediate Data message, in order. d is
+	// valid during the call; the memory of d.Buffer is the source's again.
+	Delivered(d *Delivery)
+}
+
+// Delivery is a message that has arrived whole, with all before it.
+type Delivery struct {
+	Opcode      Opcode
+	Length      uint32     // octets placed; 8 for Immediate Data
+	Buffer      ddp.Buffer // as the source gave it
+	Immediate   uint64
+	Invalidated ddp.STag // for the Invalidate types
+}
+
+// Stats are counts since the stream began.
+type Stats struct {
+	MessagesSent, MessagesReceived uint64 // DDP messages of any kind
+	PayloadSent, PayloadReceived   uint64 // octets of ULP payload
+	ReadsServed, AtomicsServed     uint64 // requests of the peer that were answered
+}
+
+// Stream is one end of an RDMAP Stream: what is posted, what is outstanding,
+// what the peer has asked for. It owns no socket, no goroutine and no clock.
+//
+// A stream has two owners. The send owner calls Transmit; the receive owner
+// calls Receive. Each is one goroutine at a time; both may run at once. Post,
+// Fail and the rest may be called by anybody.
+//
+// Ends of a stream: CloseSend lets everything posted go and then refuses more;
+// an error (found here, or told by a Terminate) makes the send owner transmit a
+// Terminate where one is due and flush. Requests are flushed only when neither
+// owner can touch their memory any more: after the send owner has called
+// Transmit again and the receive owner has seen the error or called StopReceive.
+type Stream struct {
+	cfg    Config
+	recv   *ddp.Receiver
+	send   sender
+	imm    [1][]byte // where Immediate Data is placed
+	segLen int       // of the segment in hand; the receive owner's
+	failed atomic.Bool
+	wake   atomic.Bool
+	placed atomic.Uint64 // payload octets of Writes and Read Responses
+
+	mu          sync.Mutex
+	err         *protocol.Error // why the stream ended; nil while it stands
+	flushErr    error
+	closing     bool // CloseSend was called
+	peerClosed  bool // no more responses will come
+	sendOpen    bool // a valid segment has come, or this is the initiator
+	opened      bool // a first segment was accepted
+	sendDone    bool // the send owner touches no request memory any more
+	recvDone    bool // the receive owner places nothing any more
+	terminate   *protocol.Error
+	queue       sendQueue
+	outstanding outstandingQueue
+	inbound     inboundQueue
+	stats       Stats
+}
+
+// NewStream makes a stream in the state after startup. It panics if Table, Recv
+// or Handler is missing: that is a mistake of the program, not of a peer.
+func NewStream(cfg Config) *Stream {
+	if cfg.Table == nil || cfg.Recv == nil || cfg.Handler == nil {
+		panic("rdmap: NewStream needs Table, Recv and Handler")
+	}
+	cfg.SendDepth = orDefault(cfg.SendDepth, 128)
+	cfg.MaxSGE = orDefault(cfg.MaxSGE, 16)
+	cfg.MaxInline = orDefault(cfg.MaxInline, 512)
+	s := &Stream{cfg: cfg, sendOpen: cfg.Initiator}
+	s.imm[0] = make([]byte, ImmediateDataLen)
+	ird, ord := cfg.IRD, cfg.ORD
+	if cfg.RTR.Has(protocol.RTRRead) {
+		// An RTR Read takes a slot on both sides even where the ULPs agreed on
+		// none (RFC 6581 section 9.1).
+		ird, ord = max(ird, 1), max(ord, 1)
+	}
+	s.queue.limit = cfg.SendDepth + 1 // and the RTR indication
+	s.outstanding.init(cfg.Table, ord)
+	s.inbound.size = ird
+	s.send.init()
+	s.recv = ddp.NewReceiver(ddp.ReceiverConfig{
+		Peer: cfg.Peer, Version: Version, Ordered: !cfg.Unordered, Window: cfg.Window,
+	}, (*upcalls)(s))
+	s.recv.SetQueue(QNSend, (*sendSource)(s))
+	s.recv.SetQueue(QNReadRequest, (*inboundSource)(s))
+	s.recv.SetQueue(QNTerminate, (*terminateSource)(s))
+	s.recv.SetQueue(QNAtomicResponse, (*responseSource)(s))
+	return s
+}
+
+func orDefault(v, d int) int {
+	if v == 0 {
+		return d
+	}
+	return v
+}
+
+// Post puts a request on the send queue. It does not block and sends nothing by
+// itself: call Transmit. On a stream that has failed the request is accepted and
+// completes with ErrFlushed, as verbs do, so that each request has one
+// completion. Errors: ErrSendQueueFull, ErrClosed, ErrPeerClosed, or one that
+// wraps ErrInvalidRequest and names the field.
+func (s *Stream) Post(r *Request) error {
+	total, err := s.check(r)
+	if err != nil {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case s.closing:
+		return ErrClosed
+	case s.peerClosed && s.err == nil && r.Op.awaitsResponse():
+		return ErrPeerClosed
+	case s.queue.len() >= s.cfg.SendDepth:
+		return ErrSendQueueFull
+	}
+	s.queue.add(r, total, false)
+	s.flushIfDone()
+	return nil
+}
+
+// PostRTR posts the zero-length message that opens a peer-to-peer connection
+// (RFC 6581 section 9.2). It has no completion. The initiator calls it before
+// anything else, with one kind of those agreed upon.
+func (s *Stream) PostRTR(kind protocol.RTR) error {
+	r := Request{STag: rtrSTag}
+	switch kind {
+	case protocol.RTRSend:
+		r.Op = WRSend
+	case protocol.RTRWrite:
+		r.Op = WRWrite
+	case protocol.RTRRead:
+		r.Op = WRRead
+	default:
+		return fmt.Errorf("%w: RTR kind %v: one of write, read, send is needed", ErrInvalidRequest, kind)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.queue.full() {
+		return ErrSendQueueFull
+	}
+	s.queue.add(&r, 0, true)
+	return nil
+}
+
+// rtrSTag stands in a zero-length RTR. The STag of a zero-length message is not
+// checked, yet some NICs refuse zero.
+const rtrSTag = 1
+
+// check validates what does not depend on the stream's state.
+func (s *Stream) check(r *Request) (uint32, error) {
+	if r.Op < WRSend || r.Op > WRBarrier {
+		return 0, fmt.Errorf("%w: Op is %d: not an operation", ErrInvalidRequest, uint8(r.Op))
+	}
+	if len(r.SG) > s.cfg.MaxSGE {
+		return 0, fmt.Errorf("%w: SG has %d elements: at most %d are allowed", ErrInvalidRequest, len(r.SG), s.cfg.MaxSGE)
+	}
+	var total uint64
+	for _, p := range r.SG {
+		total += uint64(len(p))
+	}
+	if total > math.MaxUint32 {
+		return 0, fmt.Errorf("%w: SG holds %d octets: a message is shorter than 2^32 (RFC 5041 section 5.2)", ErrInvalidRequest, total)
+	}
+	if r.Op == WRWrite && total > 0 && r.TO+total-1 < r.TO {
+		return 0, fmt.Errorf("%w: TO 0x%x and %d octets wrap 2^64 (RFC 5041 section 7.1)", ErrInvalidRequest, r.TO, total)
+	}
+	if r.Inline && (total > uint64(s.cfg.MaxInline) || r.Op == WRRead) {
+		return 0, fmt.Errorf("%w: Inline %v of %d octets: only sent data, and at most %d octets", ErrInvalidRequest, r.Op, total, s.cfg.MaxInline)
+	}
+	if r.Op.awaitsResponse() && s.cfg.ORD == 0 {
+		return 0, fmt.Errorf("%w: %v needs an ORD of at least 1, but 0 was agreed at startup", ErrInvalidRequest, r.Op)
+	}
+	if r.Op == WRFetchAdd || r.Op == WRCompareSwap || r.Op == WRImmediate {
+		if total != 0 {
+			return 0, fmt.Errorf("%w: %v takes no SG", ErrInvalidRequest, r.Op)
+		}
+		total = ImmediateDataLen
+	}
+	return uint32(total), nil
+}
+
+// CloseSend refuses further requests. Those posted go on; when all have
+// completed, Transmit reports it.
+func (s *Stream) CloseSend() {
+	s.mu.Lock()
+	s.closing = true
+	s.mu.Unlock()
+}
+
+// Fail ends the stream for a reason found outside it: the LLP was lost, or the
+// ULP aborts. With terminate a Terminate message is owed to the peer. Only the
+// first error counts.
+func (s *Stream) Fail(err *protocol.Error, terminate bool) {
+	s.mu.Lock()
+	s.failLocked(err, terminate)
+	s.mu.Unlock()
+}
+
+func (s *Stream) failLocked(err *protocol.Error, terminate bool) {
+	if s.err != nil {
+		return
+	}
+	s.err = err
+	s.flushErr = fmt.Errorf("%w: %w", ErrFlushed, err)
+	// A responder that has not had one valid FPDU may not send any, so it owes
+	// no Terminate either (RFC 5044 section 7.1.2 rule 4).
+	if terminate && s.sendOpen {
+		s.terminate = err
+	}
+	s.failed.Store(true)
+	s.wake.Store(true)
+}
+
+// Err gives the error that ended the stream, nil while it stands.
+func (s *Stream) Err() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.err == nil {
+		return nil
+	}
+	return s.err
+}
+
+// Failed reports whether the stream has ended in error. It takes no lock.
+func (s *Stream) Failed() bool { return s.failed.Load() }
+
+// PeerClosed says that the peer's half is closed (FIN): nothing more will
+// arrive. Reads and atomics that wait for a Response cannot complete, so it
+// fails the stream when there are any and reports that. Otherwise this end may
+// go on sending (RFC 5041 section 6.2.1).
+func (s *Stream) PeerClosed() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.peerClosed = true
+	if s.err == nil && s.responsesDue() {
+		s.failLocked(&protocol.Error{
+			Code: protocol.MPAConnectionLost, Section: "RFC 5041 section 6.2.1",
+			Detail: "the peer closed its half while RDMA Reads or atomics were outstanding", Err: errPeerClosed,
+		}, false)
+	}
+	if s.err == nil {
+		return nil
+	}
+	return s.err
+}
+
+var errPeerClosed = errors.New("connection closed by peer")
+
+// responsesDue reports whether a posted request needs an answer of the peer.
+func (s *Stream) responsesDue() bool {
+	for i := s.queue.head; i < s.queue.tail; i++ {
+		if e := s.queue.at(i); e.req.Op.awaitsResponse() && e.state != entryDone {
+			return true
+		}
+	}
+	return false
+}
+
+// StopReceive says that the receive owner has gone: nothing will be placed any
+// more.
+func (s *Stream) StopReceive() {
+	s.mu.Lock()
+	s.recvDone = true
+	s.flushIfDone()
+	s.mu.Unlock()
+}
+
+// StopSend says that the send owner has gone: no request memory is read any
+// more.
+func (s *Stream) StopSend() {
+	s.mu.Lock()
+	s.sendDone = true
+	s.flushIfDone()
+	s.mu.Unlock()
+}
+
+// Flushed reports whether the stream has failed and every request has
+// completed.
+func (s *Stream) Flushed() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.err != nil && s.sendDone && s.recvDone && s.queue.empty()
+}
+
+// Stats gives the stream's counters.
+func (s *Stream) Stats() Stats {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	st := s.stats
+	st.PayloadReceived += s.placed.Load()
+	return st
+}
+
+// Wake reports, once, that something other than Post has made work for the send
+// owner since the last call: a request of the peer, a Response that something
+// waited for, or the end of the stream. Whoever calls Receive or Fail asks it
+// afterwards and has Transmit called.
+func (s *Stream) Wake() bool { return s.wake.Load() && s.wake.Swap(false) }
+
+// Outstanding gives the number of requests that have not completed.
+func (s *Stream) Outstanding() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.queue.len()
+}
+
+// flushIfDone completes what is left of a failed stream once no owner can touch
+// the memory of the requests. What the peer has fully received keeps its good
+// end: only unfinished requests are flushed.
+func (s *Stream) flushIfDone() {
+	if !s.sendDone || !s.recvDone {
+		return
+	}
+	s.outstanding.close()
+	if s.err == nil {
+		return // a graceful end: everything had completed before
+	}
+	for i := s.queue.head; i < s.queue.tail; i++ {
+		if e := s.queue.at(i); e.state != entryDone {
+			e.state, e.err = entryDone, s.flushErr
+		}
+	}
+	s.queue.acked, s.queue.next = s.queue.tail, s.queue.tail
+	s.complete()
+}
+
+// complete hands up every finished request at the head of the queue: requests
+// complete in the order of posting (RFC 5040 section 5.5, rule 15).
+func (s *Stream) complete() {
+	for s.queue.head < s.queue.next {
+		e := s.queue.at(s.queue.head)
+		if e.state != entryDone {
+			return
+		}
+		c := Completion{
+			ID: e.req.ID, Context: e.req.Context, Op: e.req.Op, Length: e.total,
+			Original: e.original, Unsignaled: e.req.Unsignaled, Err: e.err,
+		}
+		hidden := e.hidden
+		e.release()
+		s.queue.head++
+		if !hidden {
+			s.cfg.Handler.Completed(&c)
+		}
+	}
+}

@@ -1,0 +1,233 @@
+package iwarp
+
+import (
+	"fmt"
+	"log/slog"
+	"net"
+	"net/netip"
+	"slices"
+	"time"
+
+	"github.com/go-iwarp/iwarp/mpa"
+	"github.com/go-iwarp/iwarp/protocol"
+)
+
+// RTR is a set of Ready To Receive indications (RFC 6581 section 9.2).
+type RTR = protocol.RTR
+
+// The kinds of RTR. RTRNone in Config.RTR stands for the empty set, since zero
+// there is the default.
+const (
+	RTRSend         = protocol.RTRSend
+	RTRWrite        = protocol.RTRWrite
+	RTRRead         = protocol.RTRRead
+	RTRNone     RTR = 0x80
+	defaultRTR      = RTRWrite | RTRRead
+	allRTRKinds     = RTRSend | RTRWrite | RTRRead
+)
+
+// Config configures a connection. Nil, and zero in a field, mean the documented
+// default. A Config may be used for many connections if QP is nil; it is copied
+// and not changed.
+type Config struct {
+	// Device, PD and QP say what the connection belongs to. With a QP the other
+	// two are the QP's. Without, the connection makes a QP of its own, whose
+	// receive buffers are the library's: see RecvDepth. Without a PD it has one of
+	// its own, so that no other connection reaches its regions. Without a Device,
+	// it makes one.
+	Device *Device
+	PD     *PD
+	QP     *QP
+
+	// PrivateData goes to the peer's ULP with the startup frame: at most 508
+	// octets, or 512 with Revision 1.
+	PrivateData []byte
+
+	// Revision of MPA: 2 (RFC 6581), the default, or 1 (RFC 5044). A responder
+	// answers either with its like; a dialing end that offers 2 falls back to 1 as
+	// Dial says.
+	Revision int
+	// Markers asks the peer to insert Markers into what it sends. Whether this end
+	// inserts them is the peer's choice. Linux siw refuses a connection that asks.
+	Markers bool
+	// RTR is the set of RTR kinds that this end supports on a peer-to-peer
+	// connection. Default: write and read. RTRNone asks for a client-server
+	// connection, on which the responder must not send first.
+	RTR RTR
+	// RequirePeerToPeer makes startup fail if the peer cannot do peer-to-peer.
+	RequirePeerToPeer bool
+	// IRD and ORD are how many RDMA Reads and atomics this end serves and issues
+	// at once. What is agreed may be less. Default 32 each, but an ORD that the
+	// peer has not agreed to (revision 1) is 1 unless it is set here; negative
+	// means 0; [NotNegotiated] leaves the number to the ULPs.
+	IRD, ORD int
+	// RequireCRC makes startup fail rather than go without CRC, whatever the
+	// device's policy says. (Without a policy the CRC is always on.)
+	RequireCRC bool
+	// FPDUMax bounds the FPDUs that this end makes, in octets. Default 0: what fits
+	// a TCP segment, at most 64768 octets of ULPDU. A number above the segment
+	// size makes larger FPDUs, which the peer may refuse.
+	FPDUMax int
+
+	// StartupTimeout bounds the whole startup exchange, beside the context.
+	// Default 10 s; negative: none.
+	StartupTimeout time.Duration
+	// CloseTimeout bounds how long a closing or failed connection waits for the
+	// peer: for it to take data still queued, and then for its FIN. Default 5 s.
+	CloseTimeout time.Duration
+
+	// RecvDepth and RecvSize are the receive buffers of a connection without a
+	// QP of the program's: so many messages of at most so many octets may arrive
+	// before Recv fetches them. One more, or a larger one, ends the connection:
+	// iWARP has no flow control for Sends (RFC 5041 section 7.1). Memory is used
+	// only for messages that are there. Default 128 and 65536.
+	RecvDepth, RecvSize int
+	// SendDepth is the number of work requests at once of a connection without a
+	// QP of the program's. Default 128.
+	SendDepth int
+
+	// MaxPending bounds the startups that a listener has under way or waiting for
+	// its program; further connections wait in the kernel's queue. Default 128.
+	MaxPending int
+
+	// Logger receives events: connections at Info, why they ended at Warn,
+	// messages of startup at Debug. Nil: the device's logger, else none.
+	Logger *slog.Logger
+
+	ordSet bool // ORD is not the default
+}
+
+// defaultDepth is the default of IRD and ORD.
+const defaultDepth = 32
+
+// NotNegotiated in Config.IRD or ORD leaves the value out of the negotiation
+// (RFC 6581 section 9.1).
+const NotNegotiated = protocol.NotNegotiated
+
+// Clone copies c. The device, domain and QP are shared. A nil c gives nil.
+func (c *Config) Clone() *Config {
+	if c == nil {
+		return nil
+	}
+	n := *c
+	n.PrivateData = slices.Clone(c.PrivateData)
+	return &n
+}
+
+// withDefaults copies c, fills in the defaults and checks the ranges.
+func (c *Config) withDefaults() (*Config, error) {
+	n := c.Clone()
+	if n == nil {
+		n = &Config{}
+	}
+	if err := n.findDevice(); err != nil {
+		return nil, err
+	}
+	setDefault(&n.Revision, 2)
+	setDefault(&n.RTR, defaultRTR)
+	n.ordSet = n.ordSet || n.ORD != 0
+	setDefault(&n.IRD, min(defaultDepth, n.Device.limits.MaxRead))
+	setDefault(&n.ORD, min(defaultDepth, n.Device.limits.MaxRead))
+	setDefault(&n.StartupTimeout, 10*time.Second)
+	setDefault(&n.CloseTimeout, 5*time.Second)
+	setDefault(&n.RecvDepth, 128)
+	setDefault(&n.RecvSize, 64<<10)
+	setDefault(&n.SendDepth, 128)
+	setDefault(&n.MaxPending, 128)
+	n.RTR &= allRTRKinds
+	n.IRD, n.ORD = max(n.IRD, 0), max(n.ORD, 0)
+	if n.Logger == nil {
+		n.Logger = n.Device.logger
+	}
+	return n, n.check()
+}
+
+func setDefault[T comparable](v *T, d T) {
+	var zero T
+	if *v == zero {
+		*v = d
+	}
+}
+
+// findDevice settles which device the connection is of.
+func (c *Config) findDevice() error {
+	switch {
+	case c.QP != nil:
+		c.PD, c.Device = c.QP.pd, c.QP.dev
+	case c.PD != nil:
+		c.Device = c.PD.dev
+	case c.Device == nil:
+		d, err := NewDevice(nil)
+		if err != nil {
+			return err
+		}
+		c.Device = d
+	}
+	return nil
+}
+
+func (c *Config) check() error {
+	maxPrivate := mpa.MaxPrivateData
+	if c.Revision == 2 {
+		maxPrivate -= protocol.EnhancedLen
+	}
+	if len(c.PrivateData) > maxPrivate {
+		return fmt.Errorf("iwarp: Config.PrivateData has %d octets: at most %d with revision %d (RFC 5044 section 7.1.1, RFC 6581 section 9)", len(c.PrivateData), maxPrivate, c.Revision)
+	}
+	if c.Revision != 1 && c.Revision != 2 {
+		return fmt.Errorf("iwarp: Config.Revision is %d: 1 (RFC 5044) or 2 (RFC 6581)", c.Revision)
+	}
+	if c.RequirePeerToPeer && (c.Revision != 2 || c.RTR == 0) {
+		return fmt.Errorf("iwarp: Config.RequirePeerToPeer needs revision 2 and a kind of RTR")
+	}
+	for _, f := range [...]struct {
+		name  string
+		value int
+	}{{"IRD", c.IRD}, {"ORD", c.ORD}} {
+		if f.value != NotNegotiated && f.value > c.Device.limits.MaxRead {
+			return fmt.Errorf("%w: Config.%s is %d: the device allows %d", ErrLimit, f.name, f.value, c.Device.limits.MaxRead)
+		}
+	}
+	for _, f := range [...]struct {
+		name            string
+		value, min, max int
+	}{
+		{"RecvDepth", c.RecvDepth, 1, c.Device.limits.MaxWR},
+		{"SendDepth", c.SendDepth, 1, c.Device.limits.MaxWR},
+		{"RecvSize", c.RecvSize, 1, 1 << 30},
+		{"MaxPending", c.MaxPending, 1, 1 << 20},
+		{"FPDUMax", c.FPDUMax, 0, maxFPDU},
+	} {
+		if f.value < f.min || f.value > f.max {
+			return fmt.Errorf("%w: Config.%s is %d: between %d and %d", ErrLimit, f.name, f.value, f.min, f.max)
+		}
+	}
+	return nil
+}
+
+// maxFPDU is the largest FPDU without Markers: 64768 octets of ULPDU, its length
+// field and CRC, padded.
+const maxFPDU = mpa.MaxULPDU + 8
+
+// options gives the startup options for a connection to the peer at addr.
+func (c *Config) options(addr net.Addr) *mpa.Options {
+	return &mpa.Options{
+		Revision: uint8(c.Revision), Markers: c.Markers, RTR: c.RTR,
+		IRD: depth(c.IRD), ORD: depth(c.ORD), PrivateData: c.PrivateData,
+		NoCRC: !c.RequireCRC && c.Device.policy.covers(addrOf(addr)),
+	}
+}
+
+func depth(v int) int {
+	if v == NotNegotiated {
+		return -1
+	}
+	return v
+}
+
+func addrOf(a net.Addr) netip.Addr {
+	if t, ok := a.(*net.TCPAddr); ok {
+		return t.AddrPort().Addr().Unmap()
+	}
+	return netip.Addr{}
+}

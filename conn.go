@@ -1,0 +1,468 @@
+package iwarp
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"os"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/go-iwarp/iwarp/ddp"
+	"github.com/go-iwarp/iwarp/mpa"
+	"github.com/go-iwarp/iwarp/protocol"
+	"github.com/go-iwarp/iwarp/rdmap"
+)
+
+// Conn is an iWARP connection: a QP with a peer. All methods may be called from
+// any goroutine.
+//
+// The simple calls Send, Recv, Write and Read block until their work is done.
+// Work requests posted to the QP run beside them, in one order with them.
+//
+// One goroutine receives for as long as the peer may send; a second one runs
+// only while there is more to send than the network takes at once.
+type Conn struct {
+	cfg    *Config
+	qp     *QP
+	ownQP  bool
+	ownPD  bool
+	llp    ddp.LLP
+	nc     net.Conn // nil over an LLP that is not a net.Conn
+	stream *rdmap.Stream
+	state  ConnectionState
+	logger *slog.Logger
+
+	send     sendToken
+	sendLoop func() // bound once, so that starting it allocates nothing
+	waiters  sync.Pool
+
+	failOnce sync.Once
+	sendEnd  sync.Once
+	recvEnd  sync.Once
+	open     atomic.Int32 // halves that still run: send and receive
+	done     chan struct{}
+	drained  chan struct{} // closed when the send half has ended
+
+	mu      sync.Mutex
+	timer   *time.Timer // ends a close that makes no progress
+	timeout error       // set when it did
+}
+
+// newConn puts a stream on an LLP whose startup is over, and starts it.
+func newConn(cfg *Config, llp ddp.LLP, st ConnectionState, initiator bool) (*Conn, error) {
+	c := &Conn{
+		cfg: cfg, llp: llp, state: st, logger: cfg.Logger,
+		done: make(chan struct{}), drained: make(chan struct{}),
+	}
+	if err := c.takeQP(); err != nil {
+		return nil, err
+	}
+	c.sendLoop = c.transmitAll
+	c.waiters.New = func() any { return &waiter{done: make(chan struct{}, 1)} }
+	rc := rdmap.Config{
+		Table: cfg.Device.table, Peer: ddp.Peer{PD: c.qp.pd.id, Stream: c.qp.stream},
+		Recv: c.qp.source(), Handler: c.qp,
+		IRD: st.IRD, ORD: st.ORD, SendDepth: c.qp.cfg.SendDepth, MaxSGE: c.qp.cfg.MaxSGE, MaxInline: maxInline,
+		Initiator: initiator,
+	}
+	if st.PeerToPeer {
+		rc.RTR = st.RTR
+	}
+	c.stream = rdmap.NewStream(rc)
+	if err := c.qp.attach(c); err != nil {
+		c.giveQP()
+		return nil, err
+	}
+	cfg.Device.connects.Add(1)
+	c.open.Store(2)
+	return c, nil
+}
+
+// start lets octets flow.
+func (c *Conn) start() {
+	if c.logger != nil {
+		c.logger.Info("iwarp connection", "local", c.LocalAddr(), "remote", c.RemoteAddr(), "state", c.state)
+	}
+	go c.receiveLoop()
+	c.kick()
+}
+
+// takeQP finds or makes the QP.
+func (c *Conn) takeQP() error {
+	if c.cfg.QP != nil {
+		c.qp = c.cfg.QP
+		return nil
+	}
+	pd := c.cfg.PD
+	if pd == nil {
+		var err error
+		if pd, err = c.cfg.Device.AllocPD(); err != nil {
+			return err
+		}
+		c.ownPD = true
+	}
+	qp, err := pd.newQP(&QPConfig{SendDepth: c.cfg.SendDepth})
+	if err != nil {
+		if c.ownPD {
+			_ = pd.Close()
+		}
+		return err
+	}
+	qp.inbox = newInbox(c.cfg.RecvDepth, c.cfg.RecvSize)
+	c.qp, c.ownQP = qp, true
+	return nil
+}
+
+func (c *Conn) giveQP() {
+	if c.ownQP {
+		c.qp.release()
+	}
+	if c.ownPD {
+		_ = c.qp.pd.Close() // stays until the program has closed its regions
+	}
+}
+
+// QP gives the connection's queue pair.
+func (c *Conn) QP() *QP { return c.qp }
+
+// PD gives the connection's protection domain.
+func (c *Conn) PD() *PD { return c.qp.pd }
+
+// RegisterMR makes a region that the peer of this connection, and nobody else,
+// reaches, and that it may invalidate. Close it when it is not needed any more,
+// at the latest when the connection has ended.
+func (c *Conn) RegisterMR(buf []byte, access Access) (*MR, error) {
+	return c.qp.pd.RegisterMR(buf, access, &MROptions{QP: c.qp})
+}
+
+// NetConn gives the connection below, nil if there is none. Octets must not be
+// read from it or written to it.
+func (c *Conn) NetConn() net.Conn { return c.nc }
+
+// LocalAddr gives this end's address, nil if there is none.
+func (c *Conn) LocalAddr() net.Addr {
+	if c.nc == nil {
+		return nil
+	}
+	return c.nc.LocalAddr()
+}
+
+// RemoteAddr gives the peer's address, nil if there is none.
+func (c *Conn) RemoteAddr() net.Addr {
+	if c.nc == nil {
+		return nil
+	}
+	return c.nc.RemoteAddr()
+}
+
+// post checks a work request, reserves its completion and queues it.
+func (c *Conn) post(wr *SendWR, w *waiter) error {
+	r := rdmap.Request{
+		ID: wr.ID, Op: rdmap.Op(wr.Op), SG: wr.SG, STag: wr.Remote.STag, TO: wr.Remote.TO,
+		Invalidate: wr.Invalidate, Immediate: wr.Immediate,
+		Operand: wr.Operand, OperandMask: wr.OperandMask, Compare: wr.Compare, CompareMask: wr.CompareMask,
+		Solicited: wr.Solicited, Fence: wr.Fence, Unsignaled: wr.Unsignaled, Inline: wr.Inline,
+	}
+	if w != nil {
+		r.Context = w
+		return c.stream.Post(&r)
+	}
+	cq := c.qp.SendCQ()
+	if err := cq.reserve(1); err != nil {
+		return err
+	}
+	if err := c.stream.Post(&r); err != nil {
+		cq.release(1)
+		return err
+	}
+	return nil
+}
+
+// sendToken says who owns the send side. Work that comes up while somebody owns
+// it is noted, so that the owner looks once more before it lets go.
+type sendToken struct{ state atomic.Int32 }
+
+const (
+	sendIdle = iota
+	sendOwned
+	sendOwnedMore
+)
+
+// acquire takes the token, or leaves a note for its owner.
+func (t *sendToken) acquire() bool {
+	for {
+		switch {
+		case t.state.CompareAndSwap(sendIdle, sendOwned):
+			return true
+		case t.state.CompareAndSwap(sendOwned, sendOwnedMore), t.state.Load() == sendOwnedMore:
+			return false
+		}
+	}
+}
+
+// release lets the token go; it is false, and the token still owned, if there
+// was a note.
+func (t *sendToken) release() bool {
+	if t.state.CompareAndSwap(sendOwned, sendIdle) {
+		return true
+	}
+	t.state.Store(sendOwned)
+	return false
+}
+
+// kick sends what is due, as far as that goes without blocking, and leaves the
+// rest to a goroutine.
+func (c *Conn) kick() {
+	if c.send.acquire() && !c.transmit(false) {
+		go c.sendLoop()
+	}
+}
+
+// transmitAll is the send goroutine. It has the token and lives while there is
+// something to send.
+func (c *Conn) transmitAll() { c.transmit(true) }
+
+// transmit works off the send side. It is false, with the token kept, when it
+// may not wait and has to.
+func (c *Conn) transmit(wait bool) bool {
+	for {
+		progress, err := c.stream.Transmit(c.llp, wait)
+		if c.stream.Failed() {
+			c.failed()
+		}
+		switch progress {
+		case rdmap.Finished:
+			c.endSend(err)
+			fallthrough
+		case rdmap.Idle:
+			if c.send.release() {
+				return true
+			}
+		case rdmap.Blocked, rdmap.More:
+			if !wait {
+				return false
+			}
+		}
+	}
+}
+
+// endSend runs once, when nothing will be sent any more: a FIN tells the peer.
+func (c *Conn) endSend(err error) {
+	c.sendEnd.Do(func() {
+		if err == nil && !c.mustDrop() {
+			err = c.llp.CloseWrite()
+		} else {
+			_ = c.llp.Close()
+		}
+		if err != nil && c.logger != nil {
+			c.logger.Debug("iwarp half-close", "remote", c.RemoteAddr(), "error", err)
+		}
+		close(c.drained)
+		c.halfEnded()
+	})
+}
+
+// mustDrop reports whether there is no use in a graceful end: TCP is lost.
+func (c *Conn) mustDrop() bool {
+	code, ok := protocol.CodeOf(c.stream.Err())
+	return ok && code == protocol.MPAConnectionLost
+}
+
+// receiveLoop is the receive goroutine.
+func (c *Conn) receiveLoop() {
+	fn := func(order uint64, seg []byte) error {
+		if err := c.stream.Receive(order, seg); err != nil {
+			return err
+		}
+		return nil
+	}
+	for {
+		err := c.llp.Receive(fn)
+		if c.stream.Failed() {
+			// Nothing is placed any more; what comes is swallowed until the peer's
+			// FIN, since a reset would destroy a Terminate on its way.
+			c.endReceives()
+		}
+		if err != nil && c.receiveEnded(err) {
+			break
+		}
+		if c.stream.Wake() {
+			c.kick()
+		}
+	}
+	c.stream.StopReceive()
+	c.endReceives()
+	c.kick()
+	c.halfEnded()
+}
+
+// receiveEnded handles an error of Receive and reports whether no more octets
+// will come.
+func (c *Conn) receiveEnded(err error) bool {
+	if errors.Is(err, io.EOF) {
+		if c.stream.PeerClosed() != nil {
+			c.failed()
+		}
+		return true
+	}
+	var perr *ProtocolError
+	if !errors.As(err, &perr) {
+		perr = &ProtocolError{Code: protocol.MPAConnectionLost, Section: "RFC 5044 section 8", Err: err}
+	}
+	gone := perr.Code == protocol.MPAConnectionLost
+	if !perr.Remote {
+		c.stream.Fail(perr, !gone)
+	}
+	c.failed()
+	return gone
+}
+
+// endReceives completes all receives, and Recv, with the reason why nothing will
+// come any more. The receive goroutine calls it when it places nothing more.
+func (c *Conn) endReceives() {
+	c.recvEnd.Do(func() {
+		err := c.stream.Err()
+		if err == nil {
+			err = io.EOF
+		}
+		if c.qp.inbox != nil {
+			c.qp.inbox.end(err)
+		} else {
+			c.qp.rq.flush(fmt.Errorf("%w: %w", ErrFlushed, err))
+		}
+	})
+}
+
+// failed runs once, when the stream has failed: it bounds the time that the
+// connection still has.
+func (c *Conn) failed() {
+	c.failOnce.Do(func() {
+		if err := c.stream.Err(); c.logger != nil {
+			c.logger.Warn("iwarp connection failed", "remote", c.RemoteAddr(), "error", err)
+		}
+		if c.mustDrop() {
+			_ = c.llp.Close()
+		}
+		c.startTimer()
+	})
+}
+
+// startTimer aborts the connection when CloseTimeout passes without progress.
+func (c *Conn) startTimer() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.timer != nil {
+		return
+	}
+	last := c.progress()
+	c.timer = time.AfterFunc(c.cfg.CloseTimeout, func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		if c.open.Load() == 0 {
+			return
+		}
+		if now := c.progress(); now != last {
+			last = now
+			c.timer.Reset(c.cfg.CloseTimeout)
+			return
+		}
+		c.timeout = fmt.Errorf("iwarp: close: the peer did not take the data or close its half within %v: %w", c.cfg.CloseTimeout, os.ErrDeadlineExceeded)
+		_ = c.llp.Abort()
+	})
+}
+
+// progress counts what shows that a closing connection is alive: octets that
+// the LLP took. After the FIN there is none, so that the timer ends it.
+func (c *Conn) progress() uint64 {
+	if m, ok := c.llp.(*mpa.Conn); ok {
+		return m.Stats().OctetsSent
+	}
+	return c.stream.Stats().PayloadSent
+}
+
+// halfEnded notes that one half has ended. The last one ends the connection.
+func (c *Conn) halfEnded() {
+	if c.open.Add(-1) > 0 {
+		return
+	}
+	_ = c.llp.Close()
+	c.mu.Lock()
+	if c.timer != nil {
+		c.timer.Stop()
+	}
+	c.mu.Unlock()
+	if c.logger != nil {
+		c.logger.Info("iwarp connection closed", "remote", c.RemoteAddr(), "error", c.stream.Err())
+	}
+	c.giveQP()
+	close(c.done)
+}
+
+// Close ends the connection gracefully: it refuses new work, lets what is posted
+// complete, sends a FIN and waits for the peer's. It gives an error, and the
+// connection has been aborted, when the peer makes no progress for CloseTimeout;
+// otherwise nil, also when the connection had failed before (see Err). It is
+// idempotent.
+func (c *Conn) Close() error {
+	c.stream.CloseSend()
+	c.startTimer()
+	c.kick()
+	<-c.done
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.timeout
+}
+
+// CloseWrite refuses new work and sends a FIN when all that is posted has
+// completed. Receiving goes on, until the peer closes its half too. It does not
+// wait; Drained tells when the FIN has gone.
+func (c *Conn) CloseWrite() {
+	c.stream.CloseSend()
+	c.kick()
+}
+
+// Abort ends the connection at once, with a TCP reset where possible. Work
+// requests outstanding are flushed; when Abort returns the library does not touch
+// their memory any more.
+func (c *Conn) Abort() {
+	c.stream.Fail(&ProtocolError{Code: protocol.MPAConnectionLost, Detail: "aborted by this end", Err: net.ErrClosed}, false)
+	_ = c.llp.Abort()
+	c.kick()
+	<-c.done
+}
+
+// Drain waits until every work request posted to the send queue so far has
+// completed, or ctx ends.
+func (c *Conn) Drain(ctx context.Context) error {
+	err := c.do(ctx, &SendWR{Op: opBarrier})
+	switch {
+	case errors.Is(err, rdmap.ErrClosed):
+		select {
+		case <-c.drained:
+			return nil
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	case errors.Is(err, ErrFlushed):
+		return nil // what has failed is drained too
+	}
+	return err
+}
+
+// Done is closed when the connection has ended and every work request has
+// completed.
+func (c *Conn) Done() <-chan struct{} { return c.done }
+
+// Drained is closed when nothing will be sent any more: after the FIN, or when
+// the connection has failed.
+func (c *Conn) Drained() <-chan struct{} { return c.drained }
+
+// Err gives the error that ended the connection, nil while it stands and after a
+// graceful end. A *[ProtocolError] has the triple; with Remote it is the peer's
+// Terminate.
+func (c *Conn) Err() error { return c.stream.Err() }

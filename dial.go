@@ -1,0 +1,185 @@
+package iwarp
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+
+	"github.com/go-iwarp/iwarp/ddp"
+	"github.com/go-iwarp/iwarp/mpa"
+	"github.com/go-iwarp/iwarp/protocol"
+)
+
+// Dial connects to the iWARP responder at address, over TCP. network is "tcp",
+// "tcp4" or "tcp6"; for other transports see [Client]. cfg may be nil.
+//
+// If the peer closes TCP after a Request of revision 2 and before one octet of a
+// Reply, as responders without RFC 6581 do, Dial tries once more with revision 1
+// on a new TCP connection; never after a timeout or a rejection, and not with
+// RequirePeerToPeer.
+//
+// Errors: *[RejectError] if the peer's ULP refuses, a *[ProtocolError] if startup
+// fails, or the network's. Dial blocks until the connection stands or ctx ends.
+func Dial(ctx context.Context, network, address string, cfg *Config) (*Conn, error) {
+	return (&Dialer{Config: cfg}).Dial(ctx, network, address)
+}
+
+// Dialer dials with options for the connection below.
+type Dialer struct {
+	// NetDialer makes the TCP connection; nil means a zero net.Dialer.
+	NetDialer *net.Dialer
+	// Config of the iWARP connection; nil means the defaults.
+	Config *Config
+}
+
+// Dial is like the function [Dial].
+func (d *Dialer) Dial(ctx context.Context, network, address string) (*Conn, error) {
+	switch network {
+	case "tcp", "tcp4", "tcp6":
+	default:
+		return nil, net.UnknownNetworkError(network)
+	}
+	cfg, err := d.Config.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	for {
+		nd := d.NetDialer
+		if nd == nil {
+			nd = &net.Dialer{}
+		}
+		nc, err := nd.DialContext(ctx, network, address)
+		if err != nil {
+			return nil, err
+		}
+		c, err := client(ctx, nc, cfg)
+		if err == nil {
+			return c, nil
+		}
+		_ = nc.Close() // a rejected connection has no other use here
+		if !cfg.mayFallBack(err) {
+			return nil, err
+		}
+		if cfg.Logger != nil {
+			cfg.Logger.Info("iwarp: no reply to MPA revision 2, trying revision 1", "remote", address, "error", err)
+		}
+		cfg.Revision = 1
+	}
+}
+
+// mayFallBack reports whether err is how a responder that knows only RFC 5044
+// answers a Request of RFC 6581.
+func (c *Config) mayFallBack(err error) bool {
+	code, _ := protocol.CodeOf(err)
+	return code == protocol.MPAConnectionLost && c.Revision == 2 && !c.RequirePeerToPeer
+}
+
+// Client starts iWARP as the initiator on nc, which the caller has connected: TCP
+// after other traffic, TLS, a unix socket, a pipe. Nothing of other traffic may
+// be left unread. It blocks until the connection stands or ctx ends.
+//
+// On success the connection owns nc. On a *[RejectError] nc is open and the
+// caller's again, with no octet lost; on any other error it is closed.
+func Client(ctx context.Context, nc net.Conn, cfg *Config) (*Conn, error) {
+	c, err := cfg.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	return client(ctx, nc, c)
+}
+
+func client(ctx context.Context, nc net.Conn, cfg *Config) (*Conn, error) {
+	ctx, cancel := cfg.startupContext(ctx)
+	defer cancel()
+	o := cfg.options(nc.RemoteAddr())
+	m, err := mpa.Initiate(ctx, nc, o)
+	if m == nil {
+		return nil, err
+	}
+	if err == nil {
+		err = cfg.acceptable(m.Params())
+	}
+	c, cerr := newMPAConn(cfg, m)
+	if cerr != nil {
+		_ = nc.Close()
+		return nil, cerr
+	}
+	if err != nil {
+		// RFC 6581 section 9 owes the responder a Terminate for these.
+		var perr *ProtocolError
+		if errors.As(err, &perr) {
+			c.stream.Fail(perr, true)
+		}
+		c.start()
+		_ = c.Close()
+		return nil, err
+	}
+	if p := m.Params(); p.PeerToPeer {
+		if err := c.stream.PostRTR(pickRTR(p.RTR)); err != nil {
+			c.start()
+			c.Abort()
+			return nil, err
+		}
+	}
+	c.start()
+	return c, nil
+}
+
+// pickRTR chooses the RTR to send among those agreed upon. A Write costs the
+// responder nothing.
+func pickRTR(set RTR) RTR {
+	for _, k := range [...]RTR{RTRWrite, RTRRead} {
+		if set.Has(k) {
+			return k
+		}
+	}
+	return RTRSend
+}
+
+// acceptable applies what the program insists on to what was agreed.
+func (c *Config) acceptable(p mpa.Params) error {
+	switch {
+	case c.RequireCRC && !p.CRC:
+		return &ProtocolError{Code: protocol.MPALocalCatastrophic, Section: "RFC 5044 section 4.4", Detail: "Config.RequireCRC is set, and neither end asked for CRCs"}
+	case c.RequirePeerToPeer && !p.PeerToPeer:
+		return &ProtocolError{Code: protocol.MPALocalCatastrophic, Section: "RFC 6581 section 9.2", Detail: "Config.RequirePeerToPeer is set, and the connection is client-server"}
+	}
+	return nil
+}
+
+func (c *Config) startupContext(ctx context.Context) (context.Context, context.CancelFunc) {
+	if c.StartupTimeout < 0 {
+		return context.WithCancel(ctx)
+	}
+	return context.WithTimeoutCause(ctx, c.StartupTimeout, errStartupTimeout(c))
+}
+
+func errStartupTimeout(c *Config) error {
+	return fmt.Errorf("iwarp: no MPA startup within %v: %w", c.StartupTimeout, context.DeadlineExceeded)
+}
+
+func newMPAConn(cfg *Config, m *mpa.Conn) (*Conn, error) {
+	m.SetFPDUMax(cfg.FPDUMax)
+	c, err := newConn(cfg, m, stateOf(m.Params(), cfg), m.Params().Initiator)
+	if err != nil {
+		return nil, err
+	}
+	c.nc = m.NetConn()
+	return c, nil
+}
+
+// NewConn makes a connection over any LLP whose startup is over, such as DDP over
+// SCTP. st says what was agreed. The caller posts nothing to the LLP any more.
+func NewConn(llp ddp.LLP, st ConnectionState, cfg *Config) (*Conn, error) {
+	c, err := cfg.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	conn, err := newConn(c, llp, st, st.Initiator)
+	if err != nil {
+		return nil, err
+	}
+	conn.start()
+	return conn, nil
+}

@@ -1,0 +1,57 @@
+package iwarp
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/go-iwarp/iwarp/mpa"
+	"github.com/go-iwarp/iwarp/protocol"
+	"github.com/go-iwarp/iwarp/rdmap"
+)
+
+// ProtocolError is an error that the RFCs number: layer, error type and error
+// code as a Terminate message carries them. Remote says which end found it.
+type ProtocolError = protocol.Error
+
+// RejectError is what a dialing end gets when the peer's ULP rejected the
+// connection; it carries the peer's Private Data.
+type RejectError = mpa.RejectError
+
+// Errors of this package. Those of a work request concern it alone; the
+// connection goes on.
+var (
+	// ErrSendQueueFull: SendDepth work requests have not completed yet.
+	ErrSendQueueFull = rdmap.ErrSendQueueFull
+	// ErrRecvQueueFull: RecvDepth receives are posted.
+	ErrRecvQueueFull = errors.New("iwarp: receive queue full")
+	// ErrCQFull: the completion queue has no room for another completion.
+	ErrCQFull = errors.New("iwarp: completion queue full")
+	// ErrFlushed is in the error of a work request that the end of its connection
+	// cut short, beside the reason.
+	ErrFlushed = rdmap.ErrFlushed
+	// ErrInvalidWR is in the error for a work request with a bad field.
+	ErrInvalidWR = rdmap.ErrInvalidRequest
+	// ErrNotConnected: the QP has no connection yet.
+	ErrNotConnected = errors.New("iwarp: QP is not connected")
+	// ErrInUse: the QP already has a connection, or the PD still has regions or
+	// QPs.
+	ErrInUse = errors.New("iwarp: in use")
+	// ErrLimit: a limit of the device or of the listener is reached.
+	ErrLimit = errors.New("iwarp: limit reached")
+	// ErrShortBuffer: the message is longer than the buffer given to Recv. It
+	// stays, for a call with a larger one.
+	ErrShortBuffer = errors.New("iwarp: buffer shorter than the message")
+)
+
+// PostError says which work request of a list could not be posted. Those before
+// it were posted, those after it were not.
+type PostError struct {
+	Index int   // of the bad request in the list
+	Err   error // why
+}
+
+// Error gives the index and the reason.
+func (e *PostError) Error() string { return fmt.Sprintf("iwarp: work request %d: %v", e.Index, e.Err) }
+
+// Unwrap gives the reason.
+func (e *PostError) Unwrap() error { return e.Err }

@@ -1,0 +1,125 @@
+package iwarp
+
+import (
+	"context"
+	"sync"
+
+	"github.com/go-iwarp/iwarp/ddp"
+)
+
+// inbox supplies QN 0 buffers for a connection whose program does not post any
+// itself: it promises depth buffers of size octets to the peer, and makes each
+// when a message needs it, so that an idle connection holds none.
+type inbox struct {
+	depth, size int
+
+	mu    sync.Mutex
+	slots []inboxSlot
+	head  uint64 // oldest message not yet read
+	ready uint64 // messages delivered
+	taken uint64 // buffers handed out
+	free  [][]byte
+	err   error
+	wake  chan struct{} // holds a token while a Recv may proceed
+}
+
+type inboxSlot struct {
+	buf [1][]byte
+	msg Message
+}
+
+func newInbox(depth, size int) *inbox {
+	return &inbox{depth: depth, size: size, wake: make(chan struct{}, 1)}
+}
+
+// maxFree is how many buffers an inbox keeps for reuse.
+const maxFree = 4
+
+// Take implements ddp.Source.
+func (b *inbox) Take(*ddp.Header) (ddp.Buffer, bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.taken-b.head >= uint64(b.depth) {
+		return ddp.Buffer{}, false
+	}
+	if b.slots == nil {
+		b.slots = make([]inboxSlot, b.depth)
+	}
+	slot := &b.slots[b.taken%uint64(b.depth)]
+	if n := len(b.free); n > 0 {
+		slot.buf[0] = b.free[n-1]
+		b.free = b.free[:n-1]
+	} else {
+		slot.buf[0] = make([]byte, b.size)
+	}
+	token := b.taken
+	b.taken++
+	return ddp.Buffer{SG: slot.buf[:], Token: token}, true
+}
+
+// deliver makes the message of a buffer readable.
+func (b *inbox) deliver(c *Completion, token uint64) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	slot := &b.slots[token%uint64(b.depth)]
+	slot.msg = Message{
+		Op: c.Op, Length: int(c.Length), Immediate: c.Immediate, Invalidated: c.Invalidated, Solicited: c.Solicited,
+	}
+	if c.Op == OpRecvImmediate {
+		slot.msg.Length = 0
+	}
+	b.ready = token + 1
+	signal(b.wake)
+}
+
+// end lets Recv fail with err once the messages that are there are read.
+func (b *inbox) end(err error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.err == nil {
+		b.err = err
+	}
+	signal(b.wake)
+}
+
+// recv copies the oldest message into p.
+func (b *inbox) recv(ctx context.Context, p []byte) (Message, error) {
+	for {
+		if msg, ok, err := b.poll(p); ok {
+			return msg, err
+		}
+		select {
+		case <-b.wake:
+		case <-ctx.Done():
+			return Message{}, context.Cause(ctx)
+		}
+	}
+}
+
+func (b *inbox) poll(p []byte) (msg Message, ok bool, err error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.head == b.ready {
+		if b.err != nil {
+			signal(b.wake) // for the next caller
+			return Message{}, true, b.err
+		}
+		return Message{}, false, nil
+	}
+	slot := &b.slots[b.head%uint64(b.depth)]
+	msg = slot.msg
+	if msg.Length > len(p) {
+		signal(b.wake)
+		return msg, true, ErrShortBuffer
+	}
+	copy(p, slot.buf[0][:msg.Length])
+	if len(b.free) < maxFree {
+		b.free = append(b.free, slot.buf[0])
+	}
+	slot.buf[0] = nil
+	b.head++
+	if b.head < b.ready || b.err != nil {
+		signal(b.wake)
+	}
+	return msg, true, nil
+}

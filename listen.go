@@ -1,0 +1,273 @@
+package iwarp
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"sync"
+	"sync/atomic"
+
+	"github.com/go-iwarp/iwarp/mpa"
+)
+
+// Listener accepts iWARP connections. Startups run side by side, so that a slow
+// or silent peer delays nobody; at most Config.MaxPending at a time.
+type Listener struct {
+	nl     net.Listener
+	cfg    *Config
+	queue  chan *ConnRequest
+	slots  chan struct{}
+	ctx    context.Context
+	cancel context.CancelCauseFunc
+	wg     sync.WaitGroup
+	failed chan struct{}
+	err    error // of the net.Listener; valid when failed is closed
+}
+
+// Listen listens on a TCP address. network is "tcp", "tcp4" or "tcp6". cfg may be
+// nil; a QP in it is refused, since a listener has many connections.
+func Listen(network, address string, cfg *Config) (*Listener, error) {
+	switch network {
+	case "tcp", "tcp4", "tcp6":
+	default:
+		return nil, net.UnknownNetworkError(network)
+	}
+	c, err := listenConfig(cfg)
+	if err != nil {
+		return nil, err
+	}
+	nl, err := net.Listen(network, address)
+	if err != nil {
+		return nil, err
+	}
+	return newListener(nl, c), nil
+}
+
+// NewListener accepts iWARP connections from nl, which may be of any kind: TLS, a
+// unix socket. The Listener owns nl. cfg is as for Listen.
+func NewListener(nl net.Listener, cfg *Config) (*Listener, error) {
+	c, err := listenConfig(cfg)
+	if err != nil {
+		return nil, err
+	}
+	return newListener(nl, c), nil
+}
+
+func listenConfig(cfg *Config) (*Config, error) {
+	if cfg != nil && cfg.QP != nil {
+		return nil, fmt.Errorf("iwarp: Config.QP is set for a listener: give each connection its QP with ConnRequest.Accept")
+	}
+	return cfg.withDefaults()
+}
+
+func newListener(nl net.Listener, cfg *Config) *Listener {
+	l := &Listener{
+		nl: nl, cfg: cfg,
+		queue: make(chan *ConnRequest), slots: make(chan struct{}, cfg.MaxPending),
+		failed: make(chan struct{}),
+	}
+	l.ctx, l.cancel = context.WithCancelCause(context.Background())
+	l.wg.Add(1)
+	go l.acceptLoop()
+	return l
+}
+
+// acceptLoop takes connections as long as there are slots for startups.
+func (l *Listener) acceptLoop() {
+	defer l.wg.Done()
+	for {
+		select {
+		case l.slots <- struct{}{}:
+		case <-l.ctx.Done():
+			return
+		}
+		nc, err := l.nl.Accept()
+		if err != nil {
+			var ne net.Error
+			if errors.As(err, &ne) && ne.Timeout() {
+				<-l.slots
+				continue
+			}
+			l.err = err
+			close(l.failed)
+			return
+		}
+		l.wg.Add(1)
+		go l.startup(nc)
+	}
+}
+
+// startup reads the Request of one connection and hands it up. Its slot is free
+// again when the program has taken the request.
+func (l *Listener) startup(nc net.Conn) {
+	defer l.wg.Done()
+	defer func() { <-l.slots }()
+	r, err := readRequest(l.ctx, nc, l.cfg)
+	if err != nil {
+		if l.cfg.Logger != nil {
+			l.cfg.Logger.Warn("iwarp startup failed", "remote", nc.RemoteAddr(), "error", err)
+		}
+		return
+	}
+	select {
+	case l.queue <- r:
+	case <-l.ctx.Done():
+		_ = r.in.Close()
+	}
+}
+
+// AcceptRequest waits for a peer's valid Request. The caller answers it with
+// Accept or Reject. Errors: ctx's, or one that wraps [net.ErrClosed] after Close.
+func (l *Listener) AcceptRequest(ctx context.Context) (*ConnRequest, error) {
+	select {
+	case r := <-l.queue:
+		return r, nil
+	case <-l.ctx.Done():
+		return nil, context.Cause(l.ctx)
+	case <-l.failed:
+		return nil, l.err
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+}
+
+// Accept waits for a peer and accepts it with the listener's Config. A peer that
+// goes away between its Request and the Reply is passed over.
+func (l *Listener) Accept(ctx context.Context) (*Conn, error) {
+	for {
+		r, err := l.AcceptRequest(ctx)
+		if err != nil {
+			return nil, err
+		}
+		c, err := r.Accept(ctx, nil)
+		if err == nil {
+			return c, nil
+		}
+		if ctx.Err() != nil || errors.Is(err, ErrLimit) {
+			return nil, err
+		}
+	}
+}
+
+// Addr gives the listener's address.
+func (l *Listener) Addr() net.Addr { return l.nl.Addr() }
+
+// Close stops listening and drops startups that are under way. Connections that
+// were accepted live on. It waits for the listener's goroutines.
+func (l *Listener) Close() error {
+	l.cancel(fmt.Errorf("iwarp: listener: %w", net.ErrClosed))
+	err := l.nl.Close()
+	l.wg.Wait()
+	return err
+}
+
+// ConnRequest is a peer's Request that waits for its answer: the program sees the
+// Private Data before it chooses PD, QP and depths.
+type ConnRequest struct {
+	in       *mpa.Incoming
+	cfg      *Config
+	answered atomic.Bool
+}
+
+// Server starts iWARP as the responder on nc, which the caller has accepted: it
+// waits for the Request and accepts it. It blocks until then or until ctx ends.
+// nc is the connection's on success and closed on error.
+func Server(ctx context.Context, nc net.Conn, cfg *Config) (*Conn, error) {
+	r, err := ServerRequest(ctx, nc, cfg)
+	if err != nil {
+		return nil, err
+	}
+	return r.Accept(ctx, nil)
+}
+
+// ServerRequest waits for the Request on nc and hands it up unanswered.
+func ServerRequest(ctx context.Context, nc net.Conn, cfg *Config) (*ConnRequest, error) {
+	c, err := cfg.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	return readRequest(ctx, nc, c)
+}
+
+func readRequest(ctx context.Context, nc net.Conn, cfg *Config) (*ConnRequest, error) {
+	ctx, cancel := cfg.startupContext(ctx)
+	defer cancel()
+	in, err := mpa.ReadRequest(ctx, nc)
+	if err != nil {
+		return nil, err
+	}
+	return &ConnRequest{in: in, cfg: cfg}, nil
+}
+
+// PrivateData is what the peer's ULP sent; it is the caller's.
+func (r *ConnRequest) PrivateData() []byte { return r.in.PrivateData() }
+
+// RemoteAddr gives the peer's address.
+func (r *ConnRequest) RemoteAddr() net.Addr { return r.in.NetConn().RemoteAddr() }
+
+// LocalAddr gives this end's address.
+func (r *ConnRequest) LocalAddr() net.Addr { return r.in.NetConn().LocalAddr() }
+
+// Request gives the startup frame as received.
+func (r *ConnRequest) Request() *mpa.Startup { return r.in.Request() }
+
+// Accept answers with a Reply and gives the connection. cfg may be nil for the
+// listener's. Nothing is sent to the peer before its first message has come
+// (RFC 5044 section 7.1.2), but work can be posted. A request is answered once:
+// of several calls all but one fail.
+func (r *ConnRequest) Accept(ctx context.Context, cfg *Config) (*Conn, error) {
+	c := r.cfg
+	if cfg != nil {
+		var err error
+		if c, err = cfg.withDefaults(); err != nil {
+			return nil, err
+		}
+	}
+	if c.QP != nil && c.QP.Conn() != nil {
+		return nil, ErrInUse
+	}
+	if r.answered.Swap(true) {
+		return nil, mpa.ErrAnswered
+	}
+	ctx, cancel := c.startupContext(ctx)
+	defer cancel()
+	m, err := r.in.Accept(ctx, c.options(r.RemoteAddr()))
+	if err != nil {
+		_ = r.in.Close()
+		return nil, err
+	}
+	if err := c.acceptable(m.Params()); err != nil {
+		_ = m.Close()
+		return nil, err
+	}
+	conn, err := newMPAConn(c, m)
+	if err != nil {
+		_ = m.Close()
+		return nil, err
+	}
+	conn.start()
+	return conn, nil
+}
+
+// Reject refuses the connection with a Reply that carries privateData (at most 512
+// octets, 508 to a peer of RFC 6581). The connection below is open afterwards and
+// the caller's (RFC 5044 section 7.1.2 rule 2): use or close it.
+func (r *ConnRequest) Reject(ctx context.Context, privateData []byte) (net.Conn, error) {
+	if r.answered.Swap(true) {
+		return nil, mpa.ErrAnswered
+	}
+	ctx, cancel := r.cfg.startupContext(ctx)
+	defer cancel()
+	if err := r.in.Reject(ctx, r.cfg.options(r.RemoteAddr()), privateData); err != nil {
+		_ = r.in.Close()
+		return nil, err
+	}
+	return r.in.NetConn(), nil
+}
+
+// Close drops the connection without an answer.
+func (r *ConnRequest) Close() error {
+	r.answered.Store(true)
+	return r.in.Close()
+}

@@ -1,0 +1,107 @@
+package iwarp
+
+import (
+	"fmt"
+	"sync/atomic"
+
+	"github.com/go-iwarp/iwarp/ddp"
+)
+
+// Access is a set of rights that the peer has on a region. The local program
+// needs none: it has the slice.
+type Access = ddp.Access
+
+// The rights.
+const (
+	RemoteRead   = ddp.RemoteRead   // RDMA Read may read it
+	RemoteWrite  = ddp.RemoteWrite  // RDMA Write may change it
+	RemoteAtomic = ddp.RemoteAtomic // atomics may change it
+)
+
+// MROptions are the less usual properties of a region.
+type MROptions struct {
+	// QP, if not nil, binds the region to that queue pair's stream: no other
+	// connection reaches it, not even of the same domain, and the peer may
+	// invalidate it. Nil: every connection of the domain reaches it, and no peer
+	// can invalidate it (RFC 5040 section 8.1.1).
+	QP *QP
+	// Base is the Tagged Offset of the region's first octet. Zero keeps addresses
+	// of this process to itself.
+	Base uint64
+}
+
+// MR is a memory region: a slice that the peer may reach through an STag. Until
+// Close or Invalidate the library reads and writes the slice on the peer's
+// behalf, at any time; the program finds a peer's Write complete when a later
+// message of the same connection has arrived (RFC 5040 section 5.5), and polling
+// the memory instead is a data race.
+type MR struct {
+	pd     *PD
+	region *ddp.Region
+	buf    []byte
+	done   atomic.Bool
+}
+
+// RegisterMR makes a region of buf with the rights access. The STag is
+// unpredictable. buf may come from mmap and may be larger than 4 GiB; it must
+// stay valid until Close. opts may be nil.
+func (p *PD) RegisterMR(buf []byte, access Access, opts *MROptions) (*MR, error) {
+	var o MROptions
+	if opts != nil {
+		o = *opts
+	}
+	c := ddp.RegionConfig{Buf: buf, Base: o.Base, Access: access, PD: p.id}
+	if o.QP != nil {
+		if o.QP.pd != p {
+			return nil, fmt.Errorf("iwarp: MROptions.QP is of another protection domain")
+		}
+		c.Stream = o.QP.stream
+	}
+	if err := p.dev.mrs.take("memory regions", p.dev.limits.MaxMR); err != nil {
+		return nil, err
+	}
+	region, err := p.dev.table.Register(c)
+	if err != nil {
+		p.dev.mrs.give()
+		return nil, err
+	}
+	p.used.Add(1)
+	return &MR{pd: p, region: region, buf: buf}, nil
+}
+
+// STag is the region's name for the peer.
+func (m *MR) STag() STag { return m.region.STag() }
+
+// Remote is what to tell the peer so that it reaches the octet at offset off of
+// the slice.
+func (m *MR) Remote(off uint64) RemoteBuffer {
+	return RemoteBuffer{STag: m.region.STag(), TO: m.region.Base() + off}
+}
+
+// Bytes is the slice as registered.
+func (m *MR) Bytes() []byte { return m.buf }
+
+// Valid reports whether the peer can use the STag. It turns false by Invalidate,
+// Close, or the peer's Send with Invalidate.
+func (m *MR) Valid() bool { return m.region.Valid() }
+
+// Invalidate ends the peer's access. When it returns the library no longer reads
+// or writes the slice for anybody (RFC 5041 section 8.3.1). The region keeps its
+// STag, which Rekey makes usable again.
+func (m *MR) Invalidate() { m.region.Invalidate() }
+
+// SetAccess changes the rights, with the same guarantee for rights taken away.
+func (m *MR) SetAccess(access Access) { m.region.SetAccess(access) }
+
+// Rekey makes the region valid with a new key, the low octet of its STag. The old
+// STag is then unknown.
+func (m *MR) Rekey(key uint8) STag { return m.region.Rekey(key) }
+
+// Close invalidates the region and gives it back. It is idempotent.
+func (m *MR) Close() {
+	if m.done.CompareAndSwap(false, true) {
+		m.region.Deregister()
+		m.pd.used.Add(-1)
+		m.pd.dev.mrs.give()
+	}
+}

@@ -1,0 +1,255 @@
+package iwarp
+
+import (
+	"fmt"
+	"sync"
+
+	"github.com/go-iwarp/iwarp/ddp"
+	"github.com/go-iwarp/iwarp/rdmap"
+)
+
+// QPConfig configures a [QP]. Nil, and zero in a field, mean the documented
+// default.
+type QPConfig struct {
+	// SendCQ and RecvCQ receive the completions; they may be one. Nil: the QP
+	// makes a queue of its own, large enough for its work requests.
+	SendCQ, RecvCQ *CQ
+	SendDepth      int // send work requests at once; default 128
+	RecvDepth      int // receive work requests at once; default 128
+	MaxSGE         int // elements of a work request's SG; default 16
+}
+
+// QP is a queue pair: the send and the receive queue of one connection. It
+// exists, and takes receives, before it is connected, so that the peer's first
+// message finds a buffer; [Dial], [Client], [Server] and [ConnRequest.Accept]
+// connect the QP of their Config. A QP serves one connection in its life. All
+// methods may be called from any goroutine.
+type QP struct {
+	dev            *Device
+	pd             *PD
+	stream         ddp.StreamID
+	cfg            QPConfig
+	sendCQ, recvCQ *CQ
+	ownCQs         []*CQ
+	rq             recvQueue
+	inbox          *inbox // instead of rq, for a QP that Dial or Accept made
+
+	mu     sync.Mutex
+	conn   *Conn
+	closed bool
+}
+
+// NewQP makes a queue pair in the domain. cfg may be nil. The error wraps
+// [ErrLimit].
+func (p *PD) NewQP(cfg *QPConfig) (*QP, error) {
+	q, err := p.newQP(cfg)
+	if err != nil {
+		return nil, err
+	}
+	q.rq.entries = make([]recvEntry, q.cfg.RecvDepth)
+	return q, nil
+}
+
+// newQP makes a QP without a receive queue.
+func (p *PD) newQP(cfg *QPConfig) (*QP, error) {
+	var c QPConfig
+	if cfg != nil {
+		c = *cfg
+	}
+	l := p.dev.limits
+	for _, f := range [...]struct {
+		name       string
+		value      *int
+		def, limit int
+	}{
+		{"SendDepth", &c.SendDepth, 128, l.MaxWR},
+		{"RecvDepth", &c.RecvDepth, 128, l.MaxWR},
+		{"MaxSGE", &c.MaxSGE, min(16, l.MaxSGE), l.MaxSGE},
+	} {
+		if *f.value == 0 {
+			*f.value = min(f.def, f.limit)
+		}
+		if *f.value < 1 || *f.value > f.limit {
+			return nil, fmt.Errorf("%w: QPConfig.%s is %d: between 1 and %d", ErrLimit, f.name, *f.value, f.limit)
+		}
+	}
+	if err := p.dev.qps.take("queue pairs", l.MaxQP); err != nil {
+		return nil, err
+	}
+	q := &QP{dev: p.dev, pd: p, stream: ddp.StreamID(p.dev.lastQP.Add(1)), cfg: c, sendCQ: c.SendCQ, recvCQ: c.RecvCQ}
+	q.rq.qp = q
+	p.used.Add(1)
+	if err := q.makeCQs(); err != nil {
+		q.release()
+		return nil, err
+	}
+	return q, nil
+}
+
+// makeCQs makes the completion queues that the QP was not given.
+func (q *QP) makeCQs() error {
+	for _, c := range [...]struct {
+		cq    **CQ
+		depth int
+	}{{&q.sendCQ, q.cfg.SendDepth}, {&q.recvCQ, q.cfg.RecvDepth}} {
+		if *c.cq != nil {
+			continue
+		}
+		cq, err := q.dev.NewCQ(min(c.depth, q.dev.limits.MaxCQE))
+		if err != nil {
+			return err
+		}
+		*c.cq = cq
+		q.ownCQs = append(q.ownCQs, cq)
+	}
+	return nil
+}
+
+// PD gives the QP's protection domain.
+func (q *QP) PD() *PD { return q.pd }
+
+// SendCQ is where send work requests complete.
+func (q *QP) SendCQ() *CQ { return q.sendCQ }
+
+// RecvCQ is where receives complete.
+func (q *QP) RecvCQ() *CQ { return q.recvCQ }
+
+// Conn gives the QP's connection, nil before there is one.
+func (q *QP) Conn() *Conn {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.conn
+}
+
+// PostRecv posts receives, in order. It does not block. The first that cannot be
+// posted ends the list and is named by a *[PostError], whose cause is
+// [ErrRecvQueueFull], [ErrCQFull] or [ErrInvalidWR]. On a connection that has
+// ended receives complete at once, with ErrFlushed.
+func (q *QP) PostRecv(wrs ...RecvWR) error {
+	for i := range wrs {
+		if err := q.postRecv(&wrs[i]); err != nil {
+			return &PostError{Index: i, Err: err}
+		}
+	}
+	return nil
+}
+
+func (q *QP) postRecv(wr *RecvWR) error {
+	if q.inbox != nil {
+		return fmt.Errorf("%w: this connection's receive buffers are the library's: make a QP and give it to Config.QP to post your own", ErrInvalidWR)
+	}
+	if len(wr.SG) > q.cfg.MaxSGE {
+		return fmt.Errorf("%w: SG has %d elements: at most %d are allowed", ErrInvalidWR, len(wr.SG), q.cfg.MaxSGE)
+	}
+	if err := q.recvCQ.reserve(1); err != nil {
+		return err
+	}
+	if err := q.rq.post(wr); err != nil {
+		q.recvCQ.release(1)
+		return err
+	}
+	return nil
+}
+
+// PostSend posts send work requests, in order, and starts sending. It does not
+// wait for the peer or the network. The first that cannot be posted ends the
+// list and is named by a *[PostError], whose cause is [ErrSendQueueFull],
+// [ErrCQFull], [ErrNotConnected], [ErrInvalidWR], or [rdmap.ErrClosed] after
+// Close or CloseWrite. On a connection that has failed, requests are accepted
+// and complete at once, with ErrFlushed.
+func (q *QP) PostSend(wrs ...SendWR) error {
+	c := q.Conn()
+	if c == nil {
+		return &PostError{Err: ErrNotConnected}
+	}
+	var err error
+	for i := range wrs {
+		if perr := c.post(&wrs[i], nil); perr != nil {
+			err = &PostError{Index: i, Err: perr}
+			break
+		}
+	}
+	c.kick()
+	return err
+}
+
+// Close gives the QP back. A connection that it has is aborted first; end it
+// with [Conn.Close] for a graceful end. Receives still posted on a QP that was
+// never connected are flushed.
+func (q *QP) Close() error {
+	if c := q.Conn(); c != nil {
+		c.Abort()
+	} else if q.inbox == nil {
+		q.rq.flush(fmt.Errorf("%w: %w", ErrFlushed, ErrNotConnected))
+	}
+	q.release()
+	return nil
+}
+
+// release gives the QP's place in the device back, once.
+func (q *QP) release() {
+	q.mu.Lock()
+	was := q.closed
+	q.closed = true
+	q.mu.Unlock()
+	if was {
+		return
+	}
+	q.pd.used.Add(-1)
+	q.dev.qps.give()
+	for _, cq := range q.ownCQs {
+		cq.Close()
+	}
+}
+
+// attach makes c the QP's connection.
+func (q *QP) attach(c *Conn) error {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.closed {
+		return fmt.Errorf("iwarp: the QP is closed")
+	}
+	if q.conn != nil {
+		return fmt.Errorf("%w: the QP has had a connection: a QP serves one", ErrInUse)
+	}
+	q.conn = c
+	return nil
+}
+
+// source gives the receive buffers to the stream.
+func (q *QP) source() ddp.Source {
+	if q.inbox != nil {
+		return q.inbox
+	}
+	return &q.rq
+}
+
+// Completed implements rdmap.Handler.
+func (q *QP) Completed(c *rdmap.Completion) {
+	if w, ok := c.Context.(*waiter); ok {
+		w.original, w.err = c.Original, c.Err
+		w.done <- struct{}{}
+		return
+	}
+	if c.Unsignaled && c.Err == nil {
+		q.sendCQ.release(1)
+		return
+	}
+	q.sendCQ.push(&Completion{ID: c.ID, QP: q, Op: Op(c.Op), Length: c.Length, Original: c.Original, Err: c.Err})
+}
+
+// Delivered implements rdmap.Handler.
+func (q *QP) Delivered(d *rdmap.Delivery) {
+	c := Completion{
+		Op: OpRecv, Length: d.Length, Immediate: d.Immediate, Invalidated: d.Invalidated,
+		Solicited: d.Opcode.Solicited(),
+	}
+	if d.Opcode == rdmap.OpImmediate || d.Opcode == rdmap.OpImmediateSolicited {
+		c.Op = OpRecvImmediate
+	}
+	if q.inbox != nil {
+		q.inbox.deliver(&c, d.Buffer.Token)
+		return
+	}
+	q.rq.deliver(&c, d.Buffer.Token)
+}

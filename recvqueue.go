@@ -1,0 +1,88 @@
+package iwarp
+
+import (
+	"fmt"
+	"sync"
+
+	"github.com/go-iwarp/iwarp/ddp"
+)
+
+// recvQueue is a QP's receive queue: buffers that the program posts, taken by
+// incoming messages in order. It is the ddp.Source of QN 0.
+type recvQueue struct {
+	qp *QP
+
+	mu      sync.Mutex
+	entries []recvEntry
+	head    uint64 // oldest that has not completed
+	taken   uint64 // next to be taken by a message
+	tail    uint64
+	err     error // set when the stream has ended: posts complete at once
+}
+
+type recvEntry struct {
+	id uint64
+	sg [][]byte
+}
+
+func (q *recvQueue) at(i uint64) *recvEntry { return &q.entries[i%uint64(len(q.entries))] }
+
+// post adds a buffer. Its completion's entry is reserved already.
+func (q *recvQueue) post(wr *RecvWR) error {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.tail-q.head >= uint64(len(q.entries)) {
+		return fmt.Errorf("%w: %d posted", ErrRecvQueueFull, len(q.entries))
+	}
+	e := q.at(q.tail)
+	e.id = wr.ID
+	e.sg = append(e.sg[:0], wr.SG...)
+	q.tail++
+	if q.err != nil {
+		q.flushLocked()
+	}
+	return nil
+}
+
+// Take implements ddp.Source.
+func (q *recvQueue) Take(*ddp.Header) (ddp.Buffer, bool) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.taken == q.tail || q.err != nil {
+		return ddp.Buffer{}, false
+	}
+	i := q.taken
+	q.taken++
+	return ddp.Buffer{SG: q.at(i).sg, Token: i}, true
+}
+
+// deliver completes the buffer that a message has filled.
+func (q *recvQueue) deliver(c *Completion, token uint64) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	e := q.at(token)
+	c.ID, c.QP = e.id, q.qp
+	clear(e.sg)
+	q.head = token + 1
+	q.qp.recvCQ.push(c)
+}
+
+// flush completes all that is posted, and from now on everything that will be,
+// with err. Nothing may be placed any more.
+func (q *recvQueue) flush(err error) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.err == nil {
+		q.err = err
+		q.flushLocked()
+	}
+}
+
+func (q *recvQueue) flushLocked() {
+	for ; q.head < q.tail; q.head++ {
+		e := q.at(q.head)
+		clear(e.sg)
+		q.qp.recvCQ.push(&Completion{ID: e.id, QP: q.qp, Op: OpRecv, Err: q.err})
+	}
+	q.taken = q.tail
+}

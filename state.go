@@ -1,0 +1,90 @@
+package iwarp
+
+import (
+	"log/slog"
+
+	"github.com/go-iwarp/iwarp/mpa"
+	"github.com/go-iwarp/iwarp/rdmap"
+)
+
+// ConnectionState is what two ends agreed on at startup, with what the peer said.
+type ConnectionState struct {
+	Initiator   bool  // this end dialed
+	Revision    uint8 // of MPA
+	SendMarkers bool  // this end inserts Markers
+	RecvMarkers bool  // the peer does
+	CRC         bool  // in both directions
+	Enhanced    bool  // the frames carried RFC 6581's block
+	PeerToPeer  bool  // the initiator opened the stream with an RTR
+	RTR         RTR   // kinds that both ends support
+	IRD, ORD    int   // depths in force at this end
+	// PeerIRD and PeerORD are what the peer said, -1 if it said nothing.
+	PeerIRD, PeerORD int
+	// PrivateData is what the peer's ULP sent with its startup frame.
+	PrivateData []byte
+}
+
+func stateOf(p mpa.Params, cfg *Config) ConnectionState {
+	return ConnectionState{
+		Initiator: p.Initiator, Revision: p.Revision, SendMarkers: p.SendMarkers, RecvMarkers: p.RecvMarkers, CRC: p.CRC,
+		Enhanced: p.Enhanced, PeerToPeer: p.PeerToPeer, RTR: p.RTR,
+		IRD: agreedIRD(p, cfg), ORD: agreedORD(p, cfg),
+		PeerIRD: p.PeerIRD, PeerORD: p.PeerORD, PrivateData: p.PrivateData,
+	}
+}
+
+// agreedIRD gives how many Reads this end serves at once. Nothing is lost by
+// serving the default number where the ULPs agree by themselves.
+func agreedIRD(p mpa.Params, cfg *Config) int {
+	switch {
+	case p.IRD >= 0:
+		return p.IRD
+	case cfg.IRD == NotNegotiated:
+		return min(defaultDepth, cfg.Device.limits.MaxRead)
+	}
+	return cfg.IRD
+}
+
+// agreedORD gives how many Reads this end may have outstanding. If the peer did
+// not say what it takes (revision 1, or 0x3fff) more than one is the program's
+// risk, and only taken when it has set a number.
+func agreedORD(p mpa.Params, cfg *Config) int {
+	switch {
+	case p.PeerIRD >= 0 && p.ORD >= 0:
+		return p.ORD
+	case cfg.ordSet && cfg.ORD != NotNegotiated:
+		return cfg.ORD
+	}
+	return 1
+}
+
+// LogValue implements [slog.LogValuer].
+func (s ConnectionState) LogValue() slog.Value {
+	return slog.GroupValue(
+		slog.Bool("initiator", s.Initiator), slog.Int("revision", int(s.Revision)),
+		slog.Bool("send_markers", s.SendMarkers), slog.Bool("recv_markers", s.RecvMarkers), slog.Bool("crc", s.CRC),
+		slog.Bool("peer_to_peer", s.PeerToPeer), slog.String("rtr", s.RTR.String()),
+		slog.Int("ird", s.IRD), slog.Int("ord", s.ORD), slog.Int("private_data", len(s.PrivateData)),
+	)
+}
+
+// ConnectionState gives what startup agreed on. PrivateData is shared: do not
+// change it.
+func (c *Conn) ConnectionState() ConnectionState { return c.state }
+
+// Stats are a connection's counters and its sizes at the moment.
+type Stats struct {
+	MPA    mpa.Stats   // zero over another LLP
+	RDMAP  rdmap.Stats // messages and payload
+	MULPDU int         // octets of the largest segment sent, as last used
+}
+
+// Stats gives the counters. They are read one by one, not at one instant.
+func (c *Conn) Stats() Stats {
+	s := Stats{RDMAP: c.stream.Stats()}
+	if m, ok := c.llp.(*mpa.Conn); ok {
+		s.MPA = m.Stats()
+		s.MULPDU = mpa.MULPDU(s.MPA.EMSS, c.state.SendMarkers)
+	}
+	return s
+}

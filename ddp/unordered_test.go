@@ -230,3 +230,69 @@ func TestBlameOfAWaitingMessage(t *testing.T) {
 	checkOffender(t, err, second)
 	s.wantDelivered(t, "0.1/3", "0.2/6")
 }
+
+// A tagged message may leave octets out, or write some twice: nobody can tell
+// from the segments what the sender meant, so nothing is made of it.
+//
+// Shows: DDP-5.2-09, DDP-4.2-08
+func TestTaggedMessageWithGaps(t *testing.T) {
+	for _, ordered := range []bool{true, false} {
+		s := newSink(ordered, 0)
+		buf := s.arena.take(10)
+		stag := s.region(t, ddp.RegionConfig{Buf: buf, Access: ddp.RemoteWrite}).STag()
+		s.good(t, "from the middle", segment(tagged(stag, 5, false), "abc"))
+		s.good(t, "back", segment(tagged(stag, 1, false), "de"))
+		s.good(t, "over what is there", segment(tagged(stag, 6, true), "X"))
+		s.wantDelivered(t, "tagged/6")
+		if string(buf) != "\x00de\x00\x00aXc\x00\x00" {
+			t.Errorf("placed %q", buf)
+		}
+		s.arena.wantGuards(t, buf)
+	}
+}
+
+// The length of a segment is what the LLP says, since nothing in the header does.
+//
+// Shows: DDP-3-07
+func TestLengthComesFromTheLLP(t *testing.T) {
+	for n := range 6 {
+		s := newSink(true, 0)
+		s.q.post(make([]byte, 5))
+		whole := segment(untagged(0, 1, 0, true), "hello")
+		s.good(t, "cut short", whole[:ddp.UntaggedHeaderLen+n])
+		s.wantDelivered(t, fmt.Sprintf("0.1/%d", n))
+	}
+}
+
+// Two streams of one device: one waits for a segment, or has failed, and the
+// other goes on.
+//
+// Shows: DDP-5.3-03
+func TestStreamsAreIndependent(t *testing.T) {
+	table := ddp.NewTable(0)
+	var ups []*upper
+	var rcs []*ddp.Receiver
+	for i := range 2 {
+		up := &upper{table: table, need: ddp.RemoteWrite}
+		rc := ddp.NewReceiver(ddp.ReceiverConfig{Peer: ddp.Peer{PD: 1, Stream: ddp.StreamID(i + 1)}}, up)
+		q := new(queue)
+		q.post(make([]byte, 5))
+		q.post(make([]byte, 5))
+		rc.SetQueue(0, q)
+		ups, rcs = append(ups, up), append(rcs, rc)
+	}
+	send := func(i int, order uint64, seg []byte) *protocol.Error { return rcs[i].Segment(order, seg) }
+	if err := send(0, 1, segment(untagged(0, 2, 0, true), "late")); err != nil {
+		t.Fatal(err)
+	}
+	if err := send(1, 0, segment(untagged(0, 1, 0, true), "hello")); err != nil || len(ups[1].delivered) != 1 {
+		t.Errorf("%v, %d messages", err, len(ups[1].delivered))
+	}
+	wantCode(t, "the first fails", send(0, 0, segment(untagged(9, 1, 0, true), "")), protocol.DDPUntaggedQN)
+	if err := send(1, 1, segment(untagged(0, 2, 0, true), "hello")); err != nil || len(ups[1].delivered) != 2 {
+		t.Errorf("%v, %d messages", err, len(ups[1].delivered))
+	}
+	if rcs[1].Err() != nil || len(ups[0].delivered) != 0 {
+		t.Error("one stream's failure is the other's")
+	}
+}

@@ -12,8 +12,8 @@ import (
 type receiver struct {
 	deframer Deframer
 	buf      []byte
-	pooled   *recvArray // what buf is from, nil if it is small
-	small    []byte     // of conns that cannot be waited on without a buffer
+	large    *recvArray // borrowed, or nil
+	small    *parkArray // borrowed, or nil; a conn that blocks in Read keeps it
 	rd, wr   int
 	need     int  // octets of buf[rd:] that the Deframer asks for
 	more     bool // buf[rd:] may hold a whole FPDU
@@ -21,6 +21,8 @@ type receiver struct {
 	swallow  bool // after an error of MPA: read and discard
 
 	try  func(fd uintptr) bool
+	poll bool // do not wait
+	none bool // a poll has found nothing
 	n    int
 	err  error
 	seen uint64 // markers counted so far
@@ -52,6 +54,27 @@ func (c *Conn) Receive(fn func(order uint64, segment []byte) error) error {
 	}
 	return c.deliver(fn)
 }
+
+// TryReceive is [Conn.Receive] that does not wait: it reports false if there is
+// nothing to read. It is for a goroutine that spins on the connection for the
+// sake of latency, and belongs to the goroutine that owns Receive. Conns that
+// cannot tell give [errors.ErrUnsupported].
+func (c *Conn) TryReceive(fn func(order uint64, segment []byte) error) (bool, error) {
+	if !tcpinfo.CanRead || c.sock == nil {
+		return false, &tcpinfo.UnsupportedError{Feature: "a read that does not wait on this connection"}
+	}
+	r := &c.in
+	r.poll = true
+	err := c.Receive(fn)
+	r.poll = false
+	if err == errNothing {
+		return false, nil
+	}
+	return true, err
+}
+
+// errNothing is how a poll that has found nothing gets back to TryReceive.
+var errNothing = errors.New("nothing to read")
 
 // deliver takes all whole FPDUs from the buffer.
 func (c *Conn) deliver(fn func(order uint64, segment []byte) error) error {
@@ -101,6 +124,9 @@ func (c *Conn) fill() error {
 	if n > 0 {
 		return nil // an error comes again with the next read
 	}
+	if err == errNothing {
+		return err
+	}
 	if err == nil || errors.Is(err, io.EOF) {
 		if c.in.wr > c.in.rd {
 			return connError("FIN inside an FPDU", io.ErrUnexpectedEOF)
@@ -118,6 +144,8 @@ func (c *Conn) discard() error {
 	switch {
 	case n > 0:
 		return nil
+	case err == errNothing:
+		return err
 	case err == nil || errors.Is(err, io.EOF):
 		return io.EOF
 	}
@@ -128,12 +156,15 @@ func (c *Conn) discard() error {
 func (c *Conn) read() (int, error) {
 	r := &c.in
 	if tcpinfo.CanRead && c.sock != nil {
-		r.n, r.err = 0, nil
+		r.n, r.err, r.none = 0, nil, false
 		if err := c.sock.Recv(r.try); err != nil {
 			r.giveBackIfEmpty()
 			return 0, err
 		}
 		r.giveBackIfEmpty()
+		if r.none {
+			return 0, errNothing
+		}
 		return r.n, r.err
 	}
 	r.makeRoom()
@@ -148,29 +179,48 @@ func (c *Conn) read() (int, error) {
 
 // tryRead borrows a buffer only for as long as there is something to read.
 func (r *receiver) tryRead(fd uintptr) bool {
-	if r.pooled == nil {
+	if r.large == nil {
 		r.borrow()
+		r.dropSmall()
 	}
 	n, again, err := tcpinfo.TryRead(fd, r.buf[r.wr:])
+	if again && r.poll {
+		r.none = true
+		return true
+	}
 	if again {
-		if r.rd == r.wr {
-			r.giveBack()
-		}
+		r.park()
 		return false
 	}
 	r.n, r.err = n, err
 	return true
 }
 
+// park gives up the large buffer for the time of a wait: nothing or little is in
+// it, and peers that stop within an FPDU should not be able to pin it down.
+func (r *receiver) park() {
+	switch left := r.wr - r.rd; {
+	case left == 0:
+		r.giveBack()
+	case left <= smallRecvLen:
+		if r.small == nil {
+			r.small = parkPool.Get().(*parkArray)
+		}
+		r.rd, r.wr = 0, copy(r.small[:], r.buf[r.rd:r.wr])
+		r.giveBackLarge()
+		r.buf = r.small[:]
+	}
+}
+
 // makeRoom chooses a buffer for a conn that blocks in Read: a small one that it
 // keeps, a large one while an FPDU needs it.
 func (r *receiver) makeRoom() {
 	if r.small == nil {
-		r.small = make([]byte, smallRecvLen)
+		r.small = parkPool.Get().(*parkArray)
 	}
-	if r.pooled == nil {
-		r.buf = r.small
-		if r.need > len(r.small) {
+	if r.large == nil {
+		r.buf = r.small[:]
+		if r.need > len(r.buf) {
 			r.borrow()
 		}
 	}
@@ -180,7 +230,7 @@ func (r *receiver) makeRoom() {
 func (r *receiver) borrow() {
 	p := recvPool.Get().(*recvArray)
 	r.wr = copy(p[:], r.buf[r.rd:r.wr])
-	r.rd, r.buf, r.pooled = 0, p[:], p
+	r.rd, r.buf, r.large = 0, p[:], p
 }
 
 // settle moves the octets of an unfinished FPDU to the front, or gives the buffer
@@ -204,10 +254,20 @@ func (r *receiver) giveBackIfEmpty() {
 }
 
 func (r *receiver) giveBack() {
-	r.need = 0
-	r.buf = nil
-	if r.pooled != nil {
-		recvPool.Put(r.pooled)
-		r.pooled = nil
+	r.need, r.buf = 0, nil
+	r.giveBackLarge()
+}
+
+func (r *receiver) giveBackLarge() {
+	if r.large != nil {
+		recvPool.Put(r.large)
+		r.large = nil
+	}
+}
+
+func (r *receiver) dropSmall() {
+	if r.small != nil {
+		parkPool.Put(r.small)
+		r.small = nil
 	}
 }

@@ -7,7 +7,6 @@ import (
 	"io"
 	"net"
 	"os"
-	"runtime"
 	"syscall"
 	"testing"
 	"testing/synctest"
@@ -15,22 +14,6 @@ import (
 
 	"github.com/go-iwarp/iwarp/protocol"
 )
-
-// llp is what DDP wants of the layer below it.
-type llp interface {
-	MULPDU() int
-	Queue(header []byte, payload [][]byte, stable bool) error
-	Full() bool
-	Buffered() bool
-	Flush(wait bool) (done bool, err error)
-	Receive(fn func(order uint64, segment []byte) error) error
-	MaySend() bool
-	CloseWrite() error
-	Close() error
-	Abort() error
-}
-
-var _ llp = (*Conn)(nil)
 
 // fullOperation puts two conns into Full Operation without startup frames.
 func fullOperation(a, b net.Conn, markers, crc bool) (*Conn, *Conn) {
@@ -117,7 +100,7 @@ func TestConnOverMemory(t *testing.T) {
 				if (s.MarkersSent > 0) != tt.markers || s.EMSS != DefaultEMSS {
 					t.Errorf("Stats are %+v", s)
 				}
-				if y.in.buf != nil || y.in.pooled != nil || x.framer.small != nil {
+				if y.in.buf != nil || y.in.large != nil || x.framer.small != nil {
 					t.Error("an idle Conn holds buffers")
 				}
 			})
@@ -393,198 +376,5 @@ func TestFPDUMax(t *testing.T) {
 	x.SetAlign(AlignSegments)
 	if n := x.MULPDU(); n != MULPDU(DefaultEMSS, true) || x.framer.align {
 		t.Errorf("MULPDU = %d, aligned %t on a conn that is not TCP", n, x.framer.align)
-	}
-}
-
-// Shows: MPA-5.1-01, MPA-5.1-03, MPA-3-02
-func TestConnOverTCP(t *testing.T) {
-	for _, tt := range []struct {
-		markers bool
-		max     int
-		align   Align
-	}{{}, {markers: true}, {max: 1448}, {align: AlignSegments}, {max: 1448, align: AlignSegments}, {max: 100000}} {
-		t.Run(fmt.Sprintf("%+v", tt), func(t *testing.T) {
-			a, b := tcpPair(t)
-			x, y := fullOperation(a, b, tt.markers, true)
-			x.SetFPDUMax(tt.max)
-			x.SetAlign(tt.align)
-			const n = 6 << 20
-			data := pattern(n, 0)
-			errs := make(chan error, 1)
-			go func() {
-				rest := data
-				for len(rest) > 0 {
-					for len(rest) > 0 && !x.Full() {
-						k := min(len(rest), x.MULPDU())
-						if err := x.Queue(rest[:1], [][]byte{rest[1:k]}, true); err != nil {
-							errs <- err
-							return
-						}
-						rest = rest[k:]
-					}
-					done, err := x.Flush(false)
-					if err == nil && !done {
-						_, err = x.Flush(true)
-					}
-					if err != nil {
-						errs <- err
-						return
-					}
-				}
-				errs <- x.CloseWrite()
-			}()
-			var got []byte
-			for {
-				err := y.Receive(func(_ uint64, seg []byte) error { got = append(got, seg...); return nil })
-				if err == io.EOF {
-					break
-				}
-				if err != nil {
-					t.Fatal(err)
-				}
-			}
-			if err := <-errs; err != nil {
-				t.Fatal(err)
-			}
-			if !bytes.Equal(got, data) {
-				t.Error("data was changed")
-			}
-			if s := x.Stats(); s.Writes == 0 || s.OctetsSent != y.Stats().OctetsReceived || (runtime.GOOS == "linux" && tt.max == 0 && s.EMSS < 10000) {
-				t.Errorf("Stats are %+v", s)
-			}
-			if y.in.pooled != nil || x.framer.small != nil || x.framer.large[0] != nil {
-				t.Error("an idle Conn holds buffers")
-			}
-			if x.NetConn() != a {
-				t.Error("NetConn")
-			}
-		})
-	}
-}
-
-// Shows: MPA-8-01
-func TestAbortOverTCP(t *testing.T) {
-	a, b := tcpPair(t)
-	x, y := fullOperation(a, b, false, true)
-	send(t, x, []byte("hello"))
-	collect(t, y, 1)
-	done := make(chan error)
-	go func() { done <- y.Receive(nil) }()
-	if err := x.Abort(); err != nil {
-		t.Fatal(err)
-	}
-	if err := <-done; !errors.Is(err, syscall.ECONNRESET) {
-		t.Errorf("the peer sees %v, want a reset", err)
-	}
-	go func() { done <- x.Receive(nil) }()
-	if err := <-done; !errors.Is(err, net.ErrClosed) {
-		t.Errorf("this end sees %v", err)
-	}
-}
-
-// Close wakes a Receive that waits without a buffer, and a Flush.
-func TestCloseUnblocks(t *testing.T) {
-	a, b := tcpPair(t)
-	x, _ := fullOperation(a, b, false, true)
-	recv, flush := make(chan error), make(chan error)
-	go func() { recv <- x.Receive(nil) }()
-	go func() {
-		p := [][]byte{make([]byte, 60000)}
-		for {
-			for !x.Full() {
-				_ = x.Queue(nil, p, true)
-			}
-			if _, err := x.Flush(true); err != nil {
-				flush <- err
-				return
-			}
-		}
-	}()
-	for x.Stats().OctetsSent < 1<<20 {
-		runtime.Gosched()
-	}
-	if err := x.Close(); err != nil {
-		t.Fatal(err)
-	}
-	for range 2 {
-		select {
-		case err := <-recv:
-			wantCode(t, err, protocol.MPAConnectionLost)
-		case err := <-flush:
-			wantCode(t, err, protocol.MPAConnectionLost)
-		}
-	}
-}
-
-// A Flush that does not wait writes what there is room for, and says so.
-func TestFlushWithoutWaiting(t *testing.T) {
-	a, b := tcpPair(t)
-	x, y := fullOperation(a, b, false, true)
-	if !x.canTry() {
-		t.Skip("no such write on this operating system")
-	}
-	_ = a.SetWriteBuffer(64 << 10)
-	p := pattern(60000, 0)
-	n := 0
-	for {
-		for !x.Full() {
-			if err := x.Queue(nil, [][]byte{p}, true); err != nil {
-				t.Fatal(err)
-			}
-			n++
-		}
-		done, err := x.Flush(false)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if !done {
-			break
-		}
-	}
-	if !x.Buffered() {
-		t.Fatal("not done, but nothing is left")
-	}
-	errs := make(chan error, 1)
-	go func() {
-		_, err := x.Flush(true)
-		errs <- err
-	}()
-	for _, got := range collect(t, y, n) {
-		if !bytes.Equal(got, p) {
-			t.Fatal("data was changed")
-		}
-	}
-	if err := <-errs; err != nil {
-		t.Fatal(err)
-	}
-}
-
-// Shows: MPA-5.1-02
-func TestConnOverUnixSocket(t *testing.T) {
-	l, err := net.Listen("unix", t.TempDir()+"/s")
-	if err != nil {
-		t.Skip(err)
-	}
-	defer l.Close()
-	a, err := net.Dial("unix", l.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer a.Close()
-	b, err := l.Accept()
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer b.Close()
-	x, y := fullOperation(a, b, true, true)
-	if n := x.MULPDU(); n != 1442 {
-		t.Errorf("MULPDU = %d where TCP has no say", n)
-	}
-	set := ulpduSet()
-	go send(t, x, set...)
-	for i, got := range collect(t, y, len(set)) {
-		if !bytes.Equal(got, set[i]) {
-			t.Errorf("ULPDU %d was changed", i)
-		}
 	}
 }

@@ -34,7 +34,7 @@ func (d *Deframer) Position() uint64 { return d.pos }
 
 // SetPosition moves to offset pos in the stream, a multiple of four. It is for
 // tests and tools that start in the middle of a stream.
-func (d *Deframer) SetPosition(pos uint64) { d.pos = pos }
+func (d *Deframer) SetPosition(pos uint64) { d.pos = pos &^ 3 }
 
 // Next looks at b, whose first octet is the one at Position, and takes one FPDU
 // from it.

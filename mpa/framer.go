@@ -10,10 +10,9 @@ import (
 const batchMax = 1 << 20
 
 const (
-	gatherMin  = 16 << 10 // a piece this large is referenced, a smaller one is cheaper to copy
-	piecesMax  = 512      // in a batch; the kernel takes 1024 in a call
-	maxChunks  = 3        // one small, then large ones
-	cutsExpect = 16
+	gatherMin = 16 << 10 // a piece this large is referenced, a smaller one is cheaper to copy
+	piecesMax = 512      // in a batch; the kernel takes 1024 in a call
+	maxChunks = 3        // one small, then large ones
 )
 
 // ErrBatchFull says that a batch has no room for another FPDU: write it out first.
@@ -62,16 +61,14 @@ type Framer struct {
 	target  int  // octets of a batch
 	fill    int  // octets in the last segment of the batch
 
-	bufs   [][]byte // pieces of the batch; bufs[head:] are still to go
-	head   int
-	left   int // octets of bufs[head:]
-	size   int // octets of the batch, those gone included
-	staged bool
-	cuts   []int // ends of segments, as indices into bufs
-	cut    int   // the first of cuts that is not reached
+	list   *pieceList // nil while there is no batch
+	head   int        // list.bufs[head:] are still to go
+	cut    int        // the first of list.cuts that is not reached
+	left   int        // octets still to go
+	size   int        // octets of the batch, those gone included
+	staged bool       // the last piece ends where chunk does
 
 	chunk  []byte // the chunk in use, up to what is filled
-	start  int    // where the last piece of bufs begins in chunk, if staged
 	small  *smallArray
 	large  [maxChunks - 1]*largeArray
 	chunks int
@@ -96,7 +93,7 @@ func (f *Framer) Position() uint64 { return f.pos }
 
 // SetPosition moves to offset pos in the stream, a multiple of four. It is for
 // tests and tools that start in the middle of a stream.
-func (f *Framer) SetPosition(pos uint64) { f.pos = pos }
+func (f *Framer) SetPosition(pos uint64) { f.pos = pos &^ 3 }
 
 // Len is the number of octets in the batch that have not gone yet.
 func (f *Framer) Len() int { return f.left }
@@ -114,7 +111,7 @@ func (f *Framer) Full() bool {
 	if next == 0 || next > maxFPDULen {
 		next = maxFPDULen
 	}
-	return f.size+next > target || len(f.bufs) >= piecesMax
+	return f.size+next > target || len(f.list.bufs) >= piecesMax
 }
 
 // maxFPDULen is the longest FPDU with Markers that a framer makes.
@@ -209,7 +206,7 @@ func (f *Framer) gather(header []byte, payload [][]byte, n int, l layout) {
 		}
 		f.stage(from)
 		from = len(f.chunk)
-		f.bufs, f.staged = append(f.bufs, p), false
+		f.list.bufs, f.staged = append(f.list.bufs, p), false
 	}
 	f.chunk = append(f.chunk, zeros[:padLen(n)]...)
 	if f.CRC {
@@ -227,17 +224,20 @@ func (f *Framer) stage(from int) {
 		return
 	}
 	if f.staged {
-		last := &f.bufs[len(f.bufs)-1]
+		last := &f.list.bufs[len(f.list.bufs)-1]
 		*last = (*last)[:len(*last)+len(f.chunk)-from]
 		return
 	}
-	f.bufs, f.staged = append(f.bufs, f.chunk[from:]), true
+	f.list.bufs, f.staged = append(f.list.bufs, f.chunk[from:]), true
 }
 
 // reserve makes room for n octets in one chunk.
 func (f *Framer) reserve(n int) bool {
 	if cap(f.chunk)-len(f.chunk) >= n {
 		return true
+	}
+	if f.list == nil {
+		f.list = listPool.Get().(*pieceList)
 	}
 	switch {
 	case f.chunks == 0 && n <= smallChunk:
@@ -272,10 +272,7 @@ func (f *Framer) cutAfter(n int) {
 }
 
 func (f *Framer) endSegment() {
-	if f.cuts == nil {
-		f.cuts = make([]int, 0, cutsExpect)
-	}
-	f.cuts = append(f.cuts, len(f.bufs))
+	f.list.cuts = append(f.list.cuts, len(f.list.bufs))
 	f.fill, f.staged = 0, false
 }
 
@@ -286,27 +283,32 @@ func (f *Framer) Pending() (pieces [][]byte, end bool) {
 	if f.left == 0 {
 		return nil, false
 	}
-	if f.cut < len(f.cuts) {
-		return f.bufs[f.head:f.cuts[f.cut]], true
+	l := f.list
+	if f.cut < len(l.cuts) {
+		return l.bufs[f.head:l.cuts[f.cut]], true
 	}
-	return f.bufs[f.head:], f.align
+	return l.bufs[f.head:], f.align
 }
 
 // Advance says that n octets have gone, at most as many as Pending gave. When
 // nothing is left the batch's memory is given back.
 func (f *Framer) Advance(n int) {
+	n = min(n, f.left)
+	if n <= 0 {
+		return
+	}
 	f.left -= n
+	l := f.list
 	for n > 0 {
-		b := f.bufs[f.head]
+		b := l.bufs[f.head]
 		if n < len(b) {
-			f.bufs[f.head] = b[n:]
+			l.bufs[f.head] = b[n:]
 			break
 		}
 		n -= len(b)
-		f.bufs[f.head] = nil
 		f.head++
 	}
-	for f.cut < len(f.cuts) && f.head >= f.cuts[f.cut] {
+	for f.cut < len(l.cuts) && f.head >= l.cuts[f.cut] {
 		f.cut++
 	}
 	if f.left == 0 {
@@ -326,8 +328,10 @@ func (f *Framer) release() {
 			f.large[i] = nil
 		}
 	}
-	clear(f.bufs)
-	f.bufs, f.cuts, f.chunk = f.bufs[:0], f.cuts[:0], nil
+	clear(f.list.bufs) // the caller's memory should not live on in a pool
+	f.list.bufs, f.list.cuts = f.list.bufs[:0], f.list.cuts[:0]
+	listPool.Put(f.list)
+	f.list, f.chunk = nil, nil
 	f.head, f.cut, f.chunks, f.size, f.fill, f.staged = 0, 0, 0, 0, 0, false
 }
 

@@ -256,7 +256,7 @@ func TestConcludeUnusual(t *testing.T) {
 	wantCode(t, err, protocol.MPANoMatchingRTR)
 }
 
-// Shows: MPA2-6-04, MPA2-10-01, MPA2-10-02, MPA-7.1.1-15, MPA-7.1.1-16, MPA-C.1-01
+// Shows: MPA2-6-04, MPA2-10-01, MPA2-10-02, MPA-7.1.1-15, MPA-7.1.1-16
 func TestRevisions(t *testing.T) {
 	for rev := range 256 {
 		for _, s := range []bool{false, true} {

@@ -7,19 +7,28 @@ import "sync"
 // putting a slice into a pool would allocate its header.
 const (
 	recvBufLen   = 256 << 10 // of one read; stays in a core's second-level cache
-	smallRecvLen = 4 << 10   // what a conn without readiness keeps
+	smallRecvLen = 4 << 10   // of a conn that blocks in Read, or waits within an FPDU
 	smallChunk   = 32 << 10  // a batch starts here
 	largeChunk   = 1 << 20   // and goes on here
 )
 
 type (
 	recvArray  [recvBufLen]byte
+	parkArray  [smallRecvLen]byte
 	smallArray [smallChunk]byte
 	largeArray [largeChunk]byte
 )
 
 var (
 	recvPool  = sync.Pool{New: func() any { return new(recvArray) }}
+	parkPool  = sync.Pool{New: func() any { return new(parkArray) }}
 	smallPool = sync.Pool{New: func() any { return new(smallArray) }}
 	largePool = sync.Pool{New: func() any { return new(largeArray) }}
+	listPool  = sync.Pool{New: func() any { return new(pieceList) }}
 )
+
+// pieceList is what a batch consists of.
+type pieceList struct {
+	bufs [][]byte
+	cuts []int // ends of segments, as indices into bufs
+}

@@ -141,6 +141,7 @@ func TestStartupNotSendable(t *testing.T) {
 	}
 }
 
+// Shows: MPA2-9-01
 func TestStartupULPData(t *testing.T) {
 	s := Startup{Kind: Request, Revision: 2, Enhanced: true, PrivateData: []byte("\xc0\x10\xc0\x08hi")}
 	if string(s.ULPData()) != "hi" {

@@ -3,6 +3,7 @@
 package tcpinfo
 
 import (
+	"sync"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -18,7 +19,6 @@ const maxIovec = 1024
 // message header or a list of pieces made for each call would be garbage for
 // each call.
 type sender struct {
-	iov   []unix.Iovec
 	msg   unix.Msghdr
 	flags int
 	wait  bool
@@ -26,6 +26,9 @@ type sender struct {
 	err   error
 	try   func(fd uintptr) bool
 }
+
+// iovPool lends the lists of pieces: 16 KiB are too much for a conn to keep.
+var iovPool = sync.Pool{New: func() any { return new([maxIovec]unix.Iovec) }}
 
 func (s *sender) init() { s.try = s.sendmsg }
 
@@ -36,37 +39,42 @@ func (s *sender) init() { s.try = s.sendmsg }
 // bufs was taken, the last octet ends a TCP segment (MSG_EOR): what is sent
 // later starts a new one. Only the first 1024 non-empty bufs are looked at.
 func (s *Socket) Send(bufs [][]byte, end, wait bool) (int, error) {
-	s.iov = s.iov[:0]
-	whole := true
-	for _, b := range bufs {
-		if len(b) == 0 {
-			continue
-		}
-		if len(s.iov) == maxIovec {
-			whole = false
-			break
-		}
-		v := unix.Iovec{Base: &b[0]}
-		v.SetLen(len(b))
-		s.iov = append(s.iov, v)
-	}
-	if len(s.iov) == 0 {
+	list := iovPool.Get().(*[maxIovec]unix.Iovec)
+	defer iovPool.Put(list)
+	count, whole := fill(list, bufs)
+	if count == 0 {
 		return 0, nil
 	}
+	defer clear(list[:count]) // the pieces are the caller's: do not keep them alive
 	s.flags = unix.MSG_NOSIGNAL
 	if end && whole {
 		s.flags |= unix.MSG_EOR
 	}
-	s.msg.Iov = &s.iov[0]
-	s.msg.SetIovlen(len(s.iov))
+	s.msg.Iov = &list[0]
+	s.msg.SetIovlen(count)
 	s.wait, s.n, s.err = wait, 0, nil
 	err := s.rc.Write(s.try)
 	s.msg.Iov = nil
-	clear(s.iov) // the pieces are the caller's: do not keep them alive
 	if err == nil {
 		err = s.err
 	}
 	return s.n, err
+}
+
+// fill puts bufs into list and reports how many and whether that was all.
+func fill(list *[maxIovec]unix.Iovec, bufs [][]byte) (count int, whole bool) {
+	for _, b := range bufs {
+		if len(b) == 0 {
+			continue
+		}
+		if count == maxIovec {
+			return count, false
+		}
+		list[count].Base = &b[0]
+		list[count].SetLen(len(b))
+		count++
+	}
+	return count, true
 }
 
 func (s *sender) sendmsg(fd uintptr) bool {

@@ -89,6 +89,19 @@ type Config struct {
 	// MaxPending bounds the startups that a listener has under way or waiting for
 	// its program; further connections wait in the kernel's queue. Default 128.
 	MaxPending int
+	// MaxPendingPerPeer bounds those from one address; more are closed at once, so
+	// that one peer cannot take all of MaxPending. Default MaxPending: no bound.
+	MaxPendingPerPeer int
+
+	// Wrap, if not nil, is called with each connection below, from Dial, Client,
+	// Listen or Server, before startup; what it gives is used in its place. It is
+	// for recording (package capture), counting or limiting what goes over the
+	// wire. It must not give nil, and a listener calls it from many goroutines. A
+	// wrapped TCP connection is not known as TCP any more: FPDUs are cut for an
+	// EMSS of 1460 or by FPDUMax, and Linux's batched, aligned writes are lost.
+	// LocalAddr and RemoteAddr should be passed on: a device's CRC policy goes by
+	// them.
+	Wrap func(net.Conn) net.Conn
 
 	// Logger receives events: connections at Info, why they ended at Warn,
 	// messages of startup at Debug. Nil: the device's logger, else none.
@@ -134,6 +147,7 @@ func (c *Config) withDefaults() (*Config, error) {
 	setDefault(&n.RecvSize, 64<<10)
 	setDefault(&n.SendDepth, 128)
 	setDefault(&n.MaxPending, 128)
+	setDefault(&n.MaxPendingPerPeer, n.MaxPending)
 	n.RTR &= allRTRKinds
 	n.IRD, n.ORD = max(n.IRD, 0), max(n.ORD, 0)
 	if n.Logger == nil {
@@ -196,6 +210,7 @@ func (c *Config) check() error {
 		{"SendDepth", c.SendDepth, 1, c.Device.limits.MaxWR},
 		{"RecvSize", c.RecvSize, 1, 1 << 30},
 		{"MaxPending", c.MaxPending, 1, 1 << 20},
+		{"MaxPendingPerPeer", c.MaxPendingPerPeer, 1, c.MaxPending},
 		{"FPDUMax", c.FPDUMax, 0, maxFPDU},
 	} {
 		if f.value < f.min || f.value > f.max {
@@ -216,6 +231,14 @@ func (c *Config) options(addr net.Addr) *mpa.Options {
 		IRD: depth(c.IRD), ORD: depth(c.ORD), PrivateData: c.PrivateData,
 		NoCRC: !c.RequireCRC && c.Device.policy.covers(addrOf(addr)),
 	}
+}
+
+// wrap gives the connection to use in place of nc.
+func (c *Config) wrap(nc net.Conn) net.Conn {
+	if c.Wrap == nil {
+		return nc
+	}
+	return c.Wrap(nc)
 }
 
 func depth(v int) int {

@@ -37,6 +37,10 @@ type Conn struct {
 	state  ConnectionState
 	logger *slog.Logger
 
+	closing atomic.Bool // Close was called
+	noFIN   atomic.Bool // the conn below cannot close one half
+	dropped atomic.Bool // this end has closed the conn below at its graceful end
+
 	send     sendToken
 	sendLoop func() // bound once, so that starting it allocates nothing
 	waiters  sync.Pool
@@ -168,6 +172,12 @@ func (c *Conn) post(wr *SendWR, w *waiter) error {
 		Operand: wr.Operand, OperandMask: wr.OperandMask, Compare: wr.Compare, CompareMask: wr.CompareMask,
 		Solicited: wr.Solicited, Fence: wr.Fence, Unsignaled: wr.Unsignaled, Inline: wr.Inline,
 	}
+	if wr.Op == OpBind {
+		var err error
+		if r.Local, err = wr.Bind.prepare(c.qp); err != nil {
+			return err
+		}
+	}
 	if w != nil {
 		r.Context = w
 		return c.stream.Post(&r)
@@ -255,7 +265,9 @@ func (c *Conn) transmit(wait bool) bool {
 func (c *Conn) endSend(err error) {
 	c.sendEnd.Do(func() {
 		if err == nil && !c.mustDrop() {
-			err = c.llp.CloseWrite()
+			if err = c.llp.CloseWrite(); errors.Is(err, errors.ErrUnsupported) {
+				c.noFIN.Store(true)
+			}
 		} else {
 			_ = c.llp.Close()
 		}
@@ -263,8 +275,18 @@ func (c *Conn) endSend(err error) {
 			c.logger.Debug("iwarp half-close", "remote", c.RemoteAddr(), "error", err)
 		}
 		close(c.drained)
+		c.dropWithoutFIN()
 		c.halfEnded()
 	})
+}
+
+// dropWithoutFIN ends a connection whose conn below cannot close one half, such
+// as a net.Pipe: where all has been sent, and a FIN would tell the peer so, the
+// whole conn is closed. Endings may meet, so both Close and endSend call it.
+func (c *Conn) dropWithoutFIN() {
+	if c.noFIN.Load() && (c.closing.Load() || c.stream.Failed()) && !c.dropped.Swap(true) {
+		_ = c.llp.Close()
+	}
 }
 
 // mustDrop reports whether there is no use in a graceful end: TCP is lost.
@@ -287,6 +309,9 @@ func (c *Conn) receiveLoop() {
 			// Nothing is placed any more; what comes is swallowed until the peer's
 			// FIN, since a reset would destroy a Terminate on its way.
 			c.endReceives()
+		}
+		if err != nil && c.dropped.Load() {
+			err = io.EOF
 		}
 		if err != nil && c.receiveEnded(err) {
 			break
@@ -330,11 +355,7 @@ func (c *Conn) endReceives() {
 		if err == nil {
 			err = io.EOF
 		}
-		if c.qp.inbox != nil {
-			c.qp.inbox.end(err)
-		} else {
-			c.qp.rq.flush(fmt.Errorf("%w: %w", ErrFlushed, err))
-		}
+		c.qp.endReceives(err)
 	})
 }
 
@@ -348,6 +369,7 @@ func (c *Conn) failed() {
 		if c.mustDrop() {
 			_ = c.llp.Close()
 		}
+		c.dropWithoutFIN()
 		c.startTimer()
 	})
 }
@@ -409,8 +431,10 @@ func (c *Conn) halfEnded() {
 // otherwise nil, also when the connection had failed before (see Err). It is
 // idempotent.
 func (c *Conn) Close() error {
+	c.closing.Store(true)
 	c.stream.CloseSend()
 	c.startTimer()
+	c.dropWithoutFIN()
 	c.kick()
 	<-c.done
 	c.mu.Lock()
@@ -438,20 +462,68 @@ func (c *Conn) Abort() {
 
 // Drain waits until every work request posted to the send queue so far has
 // completed, or ctx ends.
+//
+// The connection goes on when ctx ends: Drain lends no memory.
 func (c *Conn) Drain(ctx context.Context) error {
-	err := c.do(ctx, &SendWR{Op: opBarrier})
-	switch {
-	case errors.Is(err, rdmap.ErrClosed):
+	w := &waiter{done: make(chan struct{}, 1)}
+	for {
+		// Asked for before the post, so that no completion in between is missed.
+		room := c.qp.completed.wait()
+		err := c.post(&SendWR{Op: opBarrier}, w)
+		var end <-chan struct{}
+		switch {
+		case err == nil:
+			c.kick()
+			end = w.done // in error too: what has failed is drained
+		case errors.Is(err, rdmap.ErrClosed):
+			if end = c.drained; c.Err() != nil {
+				end = c.done
+			}
+		case !errors.Is(err, ErrSendQueueFull):
+			return err
+		}
+		if end != nil {
+			room = nil
+		}
 		select {
-		case <-c.drained:
+		case <-end:
 			return nil
+		case <-room:
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}
-	case errors.Is(err, ErrFlushed):
-		return nil // what has failed is drained too
 	}
-	return err
+}
+
+// broadcast wakes all who wait for something to happen once.
+type broadcast struct {
+	wanted atomic.Bool
+	mu     sync.Mutex
+	ch     chan struct{}
+}
+
+// wait gives a channel that the next raise closes.
+func (b *broadcast) wait() <-chan struct{} {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.ch == nil {
+		b.ch = make(chan struct{})
+		b.wanted.Store(true)
+	}
+	return b.ch
+}
+
+func (b *broadcast) raise() {
+	if !b.wanted.Load() {
+		return
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.ch != nil {
+		close(b.ch)
+		b.ch = nil
+		b.wanted.Store(false)
+	}
 }
 
 // Done is closed when the connection has ended and every work request has

@@ -12,7 +12,7 @@ import (
 // fails with [ErrCQFull] when there is none. All methods may be called from any
 // goroutine.
 type CQ struct {
-	dev *Device
+	tenant *Tenant
 
 	depth int
 
@@ -37,15 +37,21 @@ const (
 
 // NewCQ makes a completion queue with room for depth completions, counting those
 // of all work requests that are posted and not yet polled.
-func (d *Device) NewCQ(depth int) (*CQ, error) {
+func (d *Device) NewCQ(depth int) (*CQ, error) { return d.newCQ(d.own, depth) }
+
+func (d *Device) newCQ(t *Tenant, depth int) (*CQ, error) {
 	if depth < 1 || depth > d.limits.MaxCQE {
 		return nil, fmt.Errorf("%w: completion queue depth %d: between 1 and %d", ErrLimit, depth, d.limits.MaxCQE)
 	}
-	if err := d.cqs.take("completion queues", d.limits.MaxCQ); err != nil {
+	if err := d.manager.take(resCQ, 1, &t.acct, nil); err != nil {
+		return nil, err
+	}
+	if err := d.manager.take(resEntries, int64(depth), &t.acct, nil); err != nil {
+		d.manager.give(resCQ, 1, &t.acct, nil)
 		return nil, err
 	}
 	return &CQ{
-		dev: d, depth: depth,
+		tenant: t, depth: depth,
 		events: make(chan struct{}, 1), ready: make(chan struct{}, 1), closed: make(chan struct{}),
 	}, nil
 }
@@ -61,6 +67,9 @@ func (q *CQ) Poll(c []Completion) int {
 	n := min(len(c), q.count)
 	for i := range n {
 		c[i] = q.ring[q.head]
+		if qp := c[i].QP; qp.shared != nil && c[i].isRecv() {
+			qp.shared.srq.polled(qp)
+		}
 		q.ring[q.head] = Completion{}
 		q.head = (q.head + 1) % len(q.ring)
 	}
@@ -121,7 +130,9 @@ func (q *CQ) Close() {
 	case <-q.closed:
 	default:
 		close(q.closed)
-		q.dev.cqs.give()
+		m := &q.tenant.dev.manager
+		m.give(resCQ, 1, &q.tenant.acct, nil)
+		m.give(resEntries, int64(q.depth), &q.tenant.acct, nil)
 	}
 }
 

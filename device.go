@@ -21,6 +21,16 @@ type DeviceConfig struct {
 	MaxWR   int // work requests per queue; default 65536
 	MaxSGE  int // elements of a gather list; default 256
 	MaxRead int // IRD and ORD of a connection; default 1024, at most 16382
+	// MaxEntries and MaxOctets bound the entries of all queues together and the
+	// octets registered; 0: no bound.
+	MaxEntries, MaxOctets int64
+
+	// Authorize, if not nil, is asked before a region is made whether the domain's
+	// program may give a peer these rights on this memory (RFC 5041 section 8.3.2).
+	// In Go, whoever has a slice may use it; this is for slices that come from
+	// elsewhere, such as read-only mappings, on which RemoteWrite would crash the
+	// program. Its error is RegisterMR's.
+	Authorize func(pd *PD, buf []byte, access Access) error
 
 	// Logger receives the events of all connections of the device that have no
 	// logger of their own. Nil: none.
@@ -73,17 +83,16 @@ const maxInline = 1024
 // program has as many as it likes; regions and domains of one are unknown to
 // the others. All methods may be called from any goroutine.
 type Device struct {
-	limits   DeviceLimits
-	policy   *CRCSuppression
-	logger   *slog.Logger
-	table    *ddp.Table
-	pds      counter
-	qps      counter
-	cqs      counter
-	mrs      counter
-	lastPD   atomic.Uint32
-	lastQP   atomic.Uint64
-	connects atomic.Uint64
+	limits    DeviceLimits
+	policy    *CRCSuppression
+	authorize func(*PD, []byte, Access) error
+	logger    *slog.Logger
+	table     *ddp.Table
+	manager   manager
+	own       *Tenant // of what is made without one
+	lastPD    atomic.Uint32
+	lastQP    atomic.Uint64
+	connects  atomic.Uint64
 }
 
 // NewDevice makes a device. The error names a field of cfg that is out of range.
@@ -126,7 +135,14 @@ func NewDevice(cfg *DeviceConfig) (*Device, error) {
 		*f.to = v
 	}
 	// Each outstanding Read takes an STag for its sink, beside the regions.
-	return &Device{limits: l, policy: c.CRCSuppression, logger: c.Logger, table: ddp.NewTable(0)}, nil
+	d := &Device{limits: l, policy: c.CRCSuppression, authorize: c.Authorize, logger: c.Logger, table: ddp.NewTable(0)}
+	d.manager.device = account{holder: "device", max: amounts{
+		resPD: int64(l.MaxPD), resQP: int64(l.MaxQP), resCQ: int64(l.MaxCQ), resMR: int64(l.MaxMR),
+		resEntries: c.MaxEntries, resOctets: c.MaxOctets,
+	}}
+	own, err := d.NewTenant(TenantConfig{Name: "default"})
+	d.own = own
+	return d, err
 }
 
 // Limits gives the device's limits.
@@ -134,45 +150,35 @@ func (d *Device) Limits() DeviceLimits { return d.limits }
 
 // DeviceUse counts what is allocated.
 type DeviceUse struct {
-	PDs, QPs, CQs, MRs int
-	Connections        uint64 // ever made
+	Quota
+	Connections uint64 // ever made
 }
 
 // Use tells how much of the device is in use.
 func (d *Device) Use() DeviceUse {
-	return DeviceUse{PDs: d.pds.value(), QPs: d.qps.value(), CQs: d.cqs.value(), MRs: d.mrs.value(), Connections: d.connects.Load()}
+	return DeviceUse{Quota: d.manager.use(&d.manager.device), Connections: d.connects.Load()}
 }
-
-// counter counts a kind of resource against its limit.
-type counter struct{ n atomic.Int64 }
-
-func (c *counter) take(what string, limit int) error {
-	if c.n.Add(1) > int64(limit) {
-		c.n.Add(-1)
-		return fmt.Errorf("%w: %s: the device has %d", ErrLimit, what, limit)
-	}
-	return nil
-}
-
-func (c *counter) give()      { c.n.Add(-1) }
-func (c *counter) value() int { return int(c.n.Load()) }
 
 // PD is a protection domain: a set of queue pairs and memory regions that belong
 // together. A peer reaches a region only through a connection of the same domain
 // (https://www.rfc-editor.org/rfc/rfc5041#section-8.2).
 type PD struct {
-	dev  *Device
-	id   ddp.PD
-	used atomic.Int64 // QPs and regions
-	done atomic.Bool
+	dev    *Device
+	tenant *Tenant
+	acct   account
+	id     ddp.PD
+	used   atomic.Int64 // QPs, SRQs, regions and windows
+	done   atomic.Bool
 }
 
 // AllocPD makes a protection domain.
-func (d *Device) AllocPD() (*PD, error) {
-	if err := d.pds.take("protection domains", d.limits.MaxPD); err != nil {
+func (d *Device) AllocPD() (*PD, error) { return d.allocPD(d.own) }
+
+func (d *Device) allocPD(t *Tenant) (*PD, error) {
+	if err := d.manager.take(resPD, 1, &t.acct, nil); err != nil {
 		return nil, err
 	}
-	return &PD{dev: d, id: ddp.PD(d.lastPD.Add(1))}, nil
+	return &PD{dev: d, tenant: t, acct: account{holder: "protection domain"}, id: ddp.PD(d.lastPD.Add(1))}, nil
 }
 
 // Device gives the device that the domain belongs to.
@@ -185,7 +191,7 @@ func (p *PD) Close() error {
 		return fmt.Errorf("%w: the protection domain has %d QPs and regions", ErrInUse, n)
 	}
 	if p.done.CompareAndSwap(false, true) {
-		p.dev.pds.give()
+		p.dev.manager.give(resPD, 1, &p.tenant.acct, nil)
 	}
 	return nil
 }

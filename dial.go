@@ -53,6 +53,7 @@ func (d *Dialer) Dial(ctx context.Context, network, address string) (*Conn, erro
 		if err != nil {
 			return nil, err
 		}
+		nc = cfg.wrap(nc)
 		c, err := client(ctx, nc, cfg)
 		if err == nil {
 			return c, nil
@@ -84,9 +85,10 @@ func (c *Config) mayFallBack(err error) bool {
 func Client(ctx context.Context, nc net.Conn, cfg *Config) (*Conn, error) {
 	c, err := cfg.withDefaults()
 	if err != nil {
+		_ = nc.Close()
 		return nil, err
 	}
-	return client(ctx, nc, c)
+	return client(ctx, c.wrap(nc), c)
 }
 
 func client(ctx context.Context, nc net.Conn, cfg *Config) (*Conn, error) {
@@ -95,6 +97,9 @@ func client(ctx context.Context, nc net.Conn, cfg *Config) (*Conn, error) {
 	o := cfg.options(nc.RemoteAddr())
 	m, err := mpa.Initiate(ctx, nc, o)
 	if m == nil {
+		if rejected := (*RejectError)(nil); !errors.As(err, &rejected) {
+			_ = nc.Close()
+		}
 		return nil, err
 	}
 	if err == nil {

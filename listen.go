@@ -5,8 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/netip"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/go-iwarp/iwarp/mpa"
 )
@@ -18,6 +20,7 @@ type Listener struct {
 	cfg    *Config
 	queue  chan *ConnRequest
 	slots  chan struct{}
+	peers  peerCount
 	ctx    context.Context
 	cancel context.CancelCauseFunc
 	wg     sync.WaitGroup
@@ -76,6 +79,7 @@ func newListener(nl net.Listener, cfg *Config) *Listener {
 // acceptLoop takes connections as long as there are slots for startups.
 func (l *Listener) acceptLoop() {
 	defer l.wg.Done()
+	var pause time.Duration
 	for {
 		select {
 		case l.slots <- struct{}{}:
@@ -84,26 +88,53 @@ func (l *Listener) acceptLoop() {
 		}
 		nc, err := l.nl.Accept()
 		if err != nil {
-			var ne net.Error
-			if errors.As(err, &ne) && ne.Timeout() {
-				<-l.slots
+			<-l.slots
+			if l.mayRecover(err, &pause) {
 				continue
 			}
 			l.err = err
 			close(l.failed)
 			return
 		}
+		pause = 0
+		peer := addrOf(nc.RemoteAddr())
+		if !l.peers.add(peer, l.cfg.MaxPendingPerPeer) {
+			_ = nc.Close()
+			<-l.slots
+			continue
+		}
 		l.wg.Add(1)
-		go l.startup(nc)
+		go l.startup(nc, peer)
+	}
+}
+
+// mayRecover waits a little after an error of Accept that concerns one connection
+// or passes (a peer that has gone again, no descriptor left), longer each time.
+func (l *Listener) mayRecover(err error, pause *time.Duration) bool {
+	var temporary interface{ Temporary() bool } // as net/http does
+	if !errors.As(err, &temporary) || !temporary.Temporary() {
+		return false
+	}
+	*pause = min(max(2**pause, 5*time.Millisecond), time.Second)
+	if l.cfg.Logger != nil {
+		l.cfg.Logger.Warn("iwarp accept", "local", l.Addr(), "error", err, "retry_in", *pause)
+	}
+	timer := time.NewTimer(*pause)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-l.ctx.Done():
+		return false
 	}
 }
 
 // startup reads the Request of one connection and hands it up. Its slot is free
 // again when the program has taken the request.
-func (l *Listener) startup(nc net.Conn) {
+func (l *Listener) startup(nc net.Conn, peer netip.Addr) {
 	defer l.wg.Done()
-	defer func() { <-l.slots }()
-	r, err := readRequest(l.ctx, nc, l.cfg)
+	defer func() { l.peers.remove(peer); <-l.slots }()
+	r, err := readRequest(l.ctx, nc, nil, l.cfg)
 	if err != nil {
 		if l.cfg.Logger != nil {
 			l.cfg.Logger.Warn("iwarp startup failed", "remote", nc.RemoteAddr(), "error", err)
@@ -114,6 +145,33 @@ func (l *Listener) startup(nc net.Conn) {
 	case l.queue <- r:
 	case <-l.ctx.Done():
 		_ = r.in.Close()
+	}
+}
+
+// peerCount counts the startups of each address.
+type peerCount struct {
+	mu sync.Mutex
+	n  map[netip.Addr]int
+}
+
+func (p *peerCount) add(peer netip.Addr, limit int) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.n[peer] >= limit {
+		return false
+	}
+	if p.n == nil {
+		p.n = make(map[netip.Addr]int)
+	}
+	p.n[peer]++
+	return true
+}
+
+func (p *peerCount) remove(peer netip.Addr) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.n[peer]--; p.n[peer] == 0 {
+		delete(p.n, peer)
 	}
 }
 
@@ -183,17 +241,27 @@ func Server(ctx context.Context, nc net.Conn, cfg *Config) (*Conn, error) {
 
 // ServerRequest waits for the Request on nc and hands it up unanswered.
 func ServerRequest(ctx context.Context, nc net.Conn, cfg *Config) (*ConnRequest, error) {
-	c, err := cfg.withDefaults()
-	if err != nil {
-		return nil, err
-	}
-	return readRequest(ctx, nc, c)
+	return ServerRequestFrom(ctx, nc, nil, cfg)
 }
 
-func readRequest(ctx context.Context, nc net.Conn, cfg *Config) (*ConnRequest, error) {
+// ServerRequestFrom is ServerRequest on a connection that has carried other
+// traffic before, of which buffered has been read from nc and not been used: the
+// start of the Request, often (RFC 5044 section 7.1.5). The two ULPs agree in
+// their own protocol that MPA starts; the initiator then calls [Client] with
+// nothing left unread. buffered is copied.
+func ServerRequestFrom(ctx context.Context, nc net.Conn, buffered []byte, cfg *Config) (*ConnRequest, error) {
+	c, err := cfg.withDefaults()
+	if err != nil {
+		_ = nc.Close()
+		return nil, err
+	}
+	return readRequest(ctx, nc, buffered, c)
+}
+
+func readRequest(ctx context.Context, nc net.Conn, buffered []byte, cfg *Config) (*ConnRequest, error) {
 	ctx, cancel := cfg.startupContext(ctx)
 	defer cancel()
-	in, err := mpa.ReadRequest(ctx, nc)
+	in, err := mpa.ReadRequestFrom(ctx, cfg.wrap(nc), buffered)
 	if err != nil {
 		return nil, err
 	}

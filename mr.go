@@ -2,7 +2,10 @@ package iwarp
 
 import (
 	"fmt"
-	"sync/atomic"
+	"maps"
+	"net"
+	"slices"
+	"sync"
 
 	"github.com/go-iwarp/iwarp/ddp"
 )
@@ -39,7 +42,10 @@ type MR struct {
 	pd     *PD
 	region *ddp.Region
 	buf    []byte
-	done   atomic.Bool
+
+	mu      sync.Mutex
+	windows map[*MW]struct{}
+	done    bool
 }
 
 // RegisterMR makes a region of buf with the rights access. The STag is
@@ -57,16 +63,35 @@ func (p *PD) RegisterMR(buf []byte, access Access, opts *MROptions) (*MR, error)
 		}
 		c.Stream = o.QP.stream
 	}
-	if err := p.dev.mrs.take("memory regions", p.dev.limits.MaxMR); err != nil {
+	if err := p.authorize(buf, access); err != nil {
 		return nil, err
 	}
 	region, err := p.dev.table.Register(c)
 	if err != nil {
-		p.dev.mrs.give()
+		p.give(resMR, 1)
+		p.give(resOctets, int64(len(buf)))
 		return nil, err
 	}
 	p.used.Add(1)
 	return &MR{pd: p, region: region, buf: buf}, nil
+}
+
+// authorize asks whoever decides about rights, and counts the region, before it
+// has an STag.
+func (p *PD) authorize(buf []byte, access Access) error {
+	if f := p.dev.authorize; f != nil {
+		if err := f(p, buf, access); err != nil {
+			return err
+		}
+	}
+	if err := p.take(resMR, 1); err != nil {
+		return err
+	}
+	if err := p.take(resOctets, int64(len(buf))); err != nil {
+		p.give(resMR, 1)
+		return err
+	}
+	return nil
 }
 
 // STag is the region's name for the peer.
@@ -85,10 +110,13 @@ func (m *MR) Bytes() []byte { return m.buf }
 // Close, or the peer's Send with Invalidate.
 func (m *MR) Valid() bool { return m.region.Valid() }
 
-// Invalidate ends the peer's access. When it returns the library no longer reads
-// or writes the slice for anybody (RFC 5041 section 8.3.1). The region keeps its
-// STag, which Rekey makes usable again.
-func (m *MR) Invalidate() { m.region.Invalidate() }
+// Invalidate ends every access by peers, that through windows included. When it
+// returns the library no longer reads or writes the slice for anybody (RFC 5041
+// section 8.3.1). The region keeps its STag, which Rekey makes usable again.
+func (m *MR) Invalidate() {
+	m.region.Invalidate()
+	m.revokeWindows()
+}
 
 // SetAccess changes the rights, with the same guarantee for rights taken away.
 func (m *MR) SetAccess(access Access) { m.region.SetAccess(access) }
@@ -99,9 +127,45 @@ func (m *MR) Rekey(key uint8) STag { return m.region.Rekey(key) }
 
 // Close invalidates the region and gives it back. It is idempotent.
 func (m *MR) Close() {
-	if m.done.CompareAndSwap(false, true) {
-		m.region.Deregister()
-		m.pd.used.Add(-1)
-		m.pd.dev.mrs.give()
+	m.mu.Lock()
+	was := m.done
+	m.done = true
+	m.mu.Unlock()
+	if was {
+		return
+	}
+	m.region.Deregister()
+	m.revokeWindows()
+	m.pd.used.Add(-1)
+	m.pd.give(resMR, 1)
+	m.pd.give(resOctets, int64(len(m.buf)))
+}
+
+// adopt notes a window over the region.
+func (m *MR) adopt(w *MW) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.done {
+		return fmt.Errorf("%w: Bind.MR: %w", ErrInvalidWR, net.ErrClosed)
+	}
+	if m.windows == nil {
+		m.windows = make(map[*MW]struct{})
+	}
+	m.windows[w] = struct{}{}
+	return nil
+}
+
+func (m *MR) forget(w *MW) {
+	m.mu.Lock()
+	delete(m.windows, w)
+	m.mu.Unlock()
+}
+
+func (m *MR) revokeWindows() {
+	m.mu.Lock()
+	windows := slices.Collect(maps.Keys(m.windows))
+	m.mu.Unlock()
+	for _, w := range windows {
+		w.revoke(m)
 	}
 }

@@ -16,7 +16,10 @@ type QPConfig struct {
 	SendCQ, RecvCQ *CQ
 	SendDepth      int // send work requests at once; default 128
 	RecvDepth      int // receive work requests at once; default 128
-	MaxSGE         int // elements of a work request's SG; default 16
+	// SRQ, if not nil, is where this QP's messages take their receives from; the QP
+	// has no receive queue of its own then.
+	SRQ    *SRQ
+	MaxSGE int // elements of a work request's SG; default 16
 }
 
 // QP is a queue pair: the send and the receive queue of one connection. It
@@ -32,7 +35,10 @@ type QP struct {
 	sendCQ, recvCQ *CQ
 	ownCQs         []*CQ
 	rq             recvQueue
-	inbox          *inbox // instead of rq, for a QP that Dial or Accept made
+	inbox          *inbox     // instead of rq, for a QP that Dial or Accept made
+	shared         *srqSource // instead of rq, for a QP with an SRQ
+
+	completed broadcast // a send work request has
 
 	mu     sync.Mutex
 	conn   *Conn
@@ -45,6 +51,14 @@ func (p *PD) NewQP(cfg *QPConfig) (*QP, error) {
 	q, err := p.newQP(cfg)
 	if err != nil {
 		return nil, err
+	}
+	if q.cfg.SRQ != nil {
+		if err := q.cfg.SRQ.join(); err != nil {
+			q.release()
+			return nil, err
+		}
+		q.shared = &srqSource{qp: q, srq: q.cfg.SRQ}
+		return q, nil
 	}
 	q.rq.entries = make([]recvEntry, q.cfg.RecvDepth)
 	return q, nil
@@ -73,7 +87,11 @@ func (p *PD) newQP(cfg *QPConfig) (*QP, error) {
 			return nil, fmt.Errorf("%w: QPConfig.%s is %d: between 1 and %d", ErrLimit, f.name, *f.value, f.limit)
 		}
 	}
-	if err := p.dev.qps.take("queue pairs", l.MaxQP); err != nil {
+	if err := p.take(resQP, 1); err != nil {
+		return nil, err
+	}
+	if err := p.take(resEntries, int64(c.SendDepth+c.RecvDepth)); err != nil {
+		p.give(resQP, 1)
 		return nil, err
 	}
 	q := &QP{dev: p.dev, pd: p, stream: ddp.StreamID(p.dev.lastQP.Add(1)), cfg: c, sendCQ: c.SendCQ, recvCQ: c.RecvCQ}
@@ -95,7 +113,7 @@ func (q *QP) makeCQs() error {
 		if *c.cq != nil {
 			continue
 		}
-		cq, err := q.dev.NewCQ(min(c.depth, q.dev.limits.MaxCQE))
+		cq, err := q.dev.newCQ(q.pd.tenant, min(c.depth, q.dev.limits.MaxCQE))
 		if err != nil {
 			return err
 		}
@@ -135,6 +153,9 @@ func (q *QP) PostRecv(wrs ...RecvWR) error {
 }
 
 func (q *QP) postRecv(wr *RecvWR) error {
+	if q.shared != nil {
+		return fmt.Errorf("%w: the QP takes receives from its SRQ: post to that", ErrInvalidWR)
+	}
 	if q.inbox != nil {
 		return fmt.Errorf("%w: this connection's receive buffers are the library's: make a QP and give it to Config.QP to post your own", ErrInvalidWR)
 	}
@@ -179,8 +200,8 @@ func (q *QP) PostSend(wrs ...SendWR) error {
 func (q *QP) Close() error {
 	if c := q.Conn(); c != nil {
 		c.Abort()
-	} else if q.inbox == nil {
-		q.rq.flush(fmt.Errorf("%w: %w", ErrFlushed, ErrNotConnected))
+	} else {
+		q.endReceives(ErrNotConnected)
 	}
 	q.release()
 	return nil
@@ -195,8 +216,12 @@ func (q *QP) release() {
 	if was {
 		return
 	}
+	if q.shared != nil {
+		q.shared.srq.leave()
+	}
 	q.pd.used.Add(-1)
-	q.dev.qps.give()
+	q.pd.give(resQP, 1)
+	q.pd.give(resEntries, int64(q.cfg.SendDepth+q.cfg.RecvDepth))
 	for _, cq := range q.ownCQs {
 		cq.Close()
 	}
@@ -216,16 +241,32 @@ func (q *QP) attach(c *Conn) error {
 	return nil
 }
 
+// endReceives flushes what the QP's messages could still have used.
+func (q *QP) endReceives(err error) {
+	switch {
+	case q.inbox != nil:
+		q.inbox.end(err)
+	case q.shared != nil:
+		q.shared.end(err)
+	default:
+		q.rq.flush(fmt.Errorf("%w: %w", ErrFlushed, err))
+	}
+}
+
 // source gives the receive buffers to the stream.
 func (q *QP) source() ddp.Source {
-	if q.inbox != nil {
+	switch {
+	case q.inbox != nil:
 		return q.inbox
+	case q.shared != nil:
+		return q.shared
 	}
 	return &q.rq
 }
 
 // Completed implements rdmap.Handler.
 func (q *QP) Completed(c *rdmap.Completion) {
+	q.completed.raise()
 	if w, ok := c.Context.(*waiter); ok {
 		w.original, w.err = c.Original, c.Err
 		w.done <- struct{}{}
@@ -247,9 +288,12 @@ func (q *QP) Delivered(d *rdmap.Delivery) {
 	if d.Opcode == rdmap.OpImmediate || d.Opcode == rdmap.OpImmediateSolicited {
 		c.Op = OpRecvImmediate
 	}
-	if q.inbox != nil {
+	switch {
+	case q.inbox != nil:
 		q.inbox.deliver(&c, d.Buffer.Token)
-		return
+	case q.shared != nil:
+		q.shared.deliver(&c, d.Buffer.Token)
+	default:
+		q.rq.deliver(&c, d.Buffer.Token)
 	}
-	q.rq.deliver(&c, d.Buffer.Token)
 }

@@ -7,7 +7,7 @@ import (
 	"github.com/go-iwarp/iwarp/rdmap"
 )
 
-const opBarrier = Op(rdmap.WRBarrier)
+const opBarrier = Op(rdmap.WRLocal)
 
 // waiter is how a simple call hears of its completion.
 type waiter struct {
@@ -116,10 +116,14 @@ func (c *Conn) await(ctx context.Context, wr *SendWR) (uint64, error) {
 	select {
 	case <-w.done:
 	case <-ctx.Done():
-		// The memory is the caller's again only when the request has completed.
-		cause = context.Cause(ctx)
-		c.Abort()
-		<-w.done
+		select {
+		case <-w.done: // both at once: no reason to abort
+		default:
+			// The memory is the caller's again only when the request has completed.
+			cause = context.Cause(ctx)
+			c.Abort()
+			<-w.done
+		}
 	}
 	original, err := w.original, w.err
 	w.original, w.err = 0, nil

@@ -26,6 +26,7 @@ const (
 	OpFetchAdd       = Op(rdmap.WRFetchAdd)       // atomic FetchAdd (RFC 7306)
 	OpCompareSwap    = Op(rdmap.WRCompareSwap)    // atomic CmpSwap (RFC 7306)
 	OpInvalidate     = Op(rdmap.WRInvalidate)     // local: ends an STag of this end
+	OpBind           = Op(rdmap.WRLocal)          // local: gives a memory window a new binding
 
 	OpRecv          Op = 0x40 // a Send arrived
 	OpRecvImmediate Op = 0x41 // Immediate Data arrived
@@ -34,6 +35,8 @@ const (
 // String gives the operation's name.
 func (o Op) String() string {
 	switch o {
+	case OpBind:
+		return "bind memory window"
 	case OpRecv:
 		return "Recv"
 	case OpRecvImmediate:
@@ -65,6 +68,9 @@ type SendWR struct {
 	Remote RemoteBuffer
 	// Invalidate is the STag that OpSendInvalidate or OpInvalidate ends.
 	Invalidate STag
+
+	// Bind is what OpBind does.
+	Bind *Bind
 
 	Immediate uint64 // OpImmediate: eight octets, most significant first
 
@@ -127,6 +133,9 @@ type Completion struct {
 	// that the end of the connection cut short.
 	Err error
 }
+
+// isRecv reports whether it is the receive queue's.
+func (c *Completion) isRecv() bool { return c.Op == OpRecv || c.Op == OpRecvImmediate }
 
 // Status classifies Err.
 func (c *Completion) Status() Status {

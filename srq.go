@@ -1,0 +1,265 @@
+package iwarp
+
+import (
+	"fmt"
+	"sync"
+
+	"github.com/go-iwarp/iwarp/ddp"
+)
+
+// SRQConfig configures an [SRQ]. Nil, and zero in a field, mean the documented
+// default.
+type SRQConfig struct {
+	Depth  int // receives at once; default 1024
+	MaxSGE int // elements of a receive's SG; default 16
+	// MaxShare bounds the receives that one connection may hold: taken by its
+	// messages and not yet polled from its RecvCQ by the program. A connection that
+	// goes beyond is the only one to suffer: its peer is told that there is no
+	// buffer (1/2/02). Default: Depth, so that only SRQ.Shares tells who is greedy.
+	MaxShare int
+}
+
+// SRQ is a shared receive queue: receives that any QP of the domain which was made
+// with it may use, each for the next message of whichever connection has one
+// first. It saves memory where many connections are mostly idle. Receives posted
+// to it complete on the RecvCQ of the QP that has used them; the CQ needs room at
+// that moment, or the message finds no buffer.
+//
+// RFC 5042 section 6.4.3.1 warns that one peer may use up what all share; see
+// [SRQConfig.MaxShare], [SRQ.Shares] and [SRQ.Arm].
+type SRQ struct {
+	pd  *PD
+	cfg SRQConfig
+
+	mu     sync.Mutex
+	slots  []recvEntry
+	free   []uint32 // slots without a receive
+	fifo   []uint32 // slots with a receive, oldest at first; a ring
+	first  int
+	count  int
+	limit  int
+	shares map[*QP]int
+	qps    int
+	events chan struct{}
+	closed bool
+}
+
+// NewSRQ makes a shared receive queue. cfg may be nil. The error wraps [ErrLimit].
+func (p *PD) NewSRQ(cfg *SRQConfig) (*SRQ, error) {
+	var c SRQConfig
+	if cfg != nil {
+		c = *cfg
+	}
+	l := p.dev.limits
+	setDefault(&c.Depth, min(1024, l.MaxWR))
+	setDefault(&c.MaxSGE, min(16, l.MaxSGE))
+	setDefault(&c.MaxShare, c.Depth)
+	for _, f := range [...]struct {
+		name         string
+		value, limit int
+	}{{"Depth", c.Depth, l.MaxWR}, {"MaxSGE", c.MaxSGE, l.MaxSGE}, {"MaxShare", c.MaxShare, c.Depth}} {
+		if f.value < 1 || f.value > f.limit {
+			return nil, fmt.Errorf("%w: SRQConfig.%s is %d: between 1 and %d", ErrLimit, f.name, f.value, f.limit)
+		}
+	}
+	if err := p.take(resEntries, int64(c.Depth)); err != nil {
+		return nil, err
+	}
+	q := &SRQ{
+		pd: p, cfg: c, slots: make([]recvEntry, c.Depth), fifo: make([]uint32, c.Depth),
+		shares: make(map[*QP]int), events: make(chan struct{}, 1),
+	}
+	for i := range q.slots {
+		q.free = append(q.free, uint32(i))
+	}
+	p.used.Add(1)
+	return q, nil
+}
+
+// PostRecv posts receives for whichever connection needs one. It does not block.
+// The first that cannot be posted ends the list and is named by a *[PostError],
+// whose cause is [ErrRecvQueueFull] or [ErrInvalidWR].
+func (q *SRQ) PostRecv(wrs ...RecvWR) error {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for i := range wrs {
+		if err := q.post(&wrs[i]); err != nil {
+			return &PostError{Index: i, Err: err}
+		}
+	}
+	return nil
+}
+
+func (q *SRQ) post(wr *RecvWR) error {
+	switch n := len(q.free); {
+	case q.closed:
+		return fmt.Errorf("%w: the SRQ is closed", ErrInvalidWR)
+	case len(wr.SG) > q.cfg.MaxSGE:
+		return fmt.Errorf("%w: SG has %d elements: at most %d are allowed", ErrInvalidWR, len(wr.SG), q.cfg.MaxSGE)
+	case n == 0:
+		return fmt.Errorf("%w: %d posted to the SRQ", ErrRecvQueueFull, q.cfg.Depth)
+	default:
+		slot := q.free[n-1]
+		q.free = q.free[:n-1]
+		e := &q.slots[slot]
+		e.id, e.sg = wr.ID, append(e.sg[:0], wr.SG...)
+		q.fifo[(q.first+q.count)%len(q.fifo)] = slot
+		q.count++
+		return nil
+	}
+}
+
+// Arm asks for one event on Events when fewer than limit receives are left; at
+// once if that is so already. 0 disarms.
+func (q *SRQ) Arm(limit int) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.limit = limit
+	q.checkLimit()
+}
+
+func (q *SRQ) checkLimit() {
+	if q.count < q.limit {
+		q.limit = 0
+		signal(q.events)
+	}
+}
+
+// Events is where the event asked for by Arm arrives.
+func (q *SRQ) Events() <-chan struct{} { return q.events }
+
+// Posted is the number of receives that wait for a message.
+func (q *SRQ) Posted() int {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.count
+}
+
+// Shares tells how many receives each QP holds: taken by a message and not yet
+// polled by the program. QPs that hold none are left out.
+func (q *SRQ) Shares() map[*QP]int {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	m := make(map[*QP]int, len(q.shares))
+	for qp, n := range q.shares {
+		m[qp] = n
+	}
+	return m
+}
+
+// Close gives the queue back; receives still posted are dropped without a
+// completion. It fails with [ErrInUse] while QPs have it.
+func (q *SRQ) Close() error {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.qps > 0 {
+		return fmt.Errorf("%w: %d QPs have the SRQ", ErrInUse, q.qps)
+	}
+	if !q.closed {
+		q.closed = true
+		q.pd.used.Add(-1)
+		q.pd.give(resEntries, int64(q.cfg.Depth))
+	}
+	return nil
+}
+
+func (q *SRQ) join() error {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.closed {
+		return fmt.Errorf("%w: QPConfig.SRQ is closed", ErrInvalidWR)
+	}
+	q.qps++
+	return nil
+}
+
+func (q *SRQ) leave() {
+	q.mu.Lock()
+	q.qps--
+	q.mu.Unlock()
+}
+
+// take gives the oldest receive to a message of qp.
+func (q *SRQ) take(qp *QP) (uint32, [][]byte, bool) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.count == 0 || q.shares[qp] >= q.cfg.MaxShare {
+		return 0, nil, false
+	}
+	slot := q.fifo[q.first]
+	q.first = (q.first + 1) % len(q.fifo)
+	q.count--
+	q.shares[qp]++
+	q.checkLimit()
+	return slot, q.slots[slot].sg, true
+}
+
+// finish frees the slot of a receive that is about to complete and gives its ID.
+func (q *SRQ) finish(slot uint32) uint64 {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	e := &q.slots[slot]
+	clear(e.sg)
+	q.free = append(q.free, slot)
+	return e.id
+}
+
+// polled notes that the program has seen a completion of qp.
+func (q *SRQ) polled(qp *QP) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.shares[qp]--; q.shares[qp] <= 0 {
+		delete(q.shares, qp)
+	}
+}
+
+// srqSource is a QP's view of its SRQ: the ddp.Source of QN 0. Which receives its
+// messages hold is noted, to be flushed when the connection ends.
+type srqSource struct {
+	qp  *QP
+	srq *SRQ
+
+	mu    sync.Mutex
+	taken []uint32
+	ended bool
+}
+
+// Take implements ddp.Source. The completion's entry is reserved here, since
+// nobody knew at post whose CQ it would be.
+func (s *srqSource) Take(*ddp.Header) (ddp.Buffer, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.ended || s.qp.recvCQ.reserve(1) != nil {
+		return ddp.Buffer{}, false
+	}
+	slot, sg, ok := s.srq.take(s.qp)
+	if !ok {
+		s.qp.recvCQ.release(1)
+		return ddp.Buffer{}, false
+	}
+	s.taken = append(s.taken, slot)
+	return ddp.Buffer{SG: sg, Token: uint64(slot)}, true
+}
+
+func (s *srqSource) deliver(c *Completion, token uint64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for i, slot := range s.taken {
+		if slot == uint32(token) {
+			s.taken = append(s.taken[:i], s.taken[i+1:]...)
+			break
+		}
+	}
+	c.ID, c.QP = s.srq.finish(uint32(token)), s.qp
+	s.qp.recvCQ.push(c)
+}
+
+func (s *srqSource) end(err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.ended = true
+	for _, slot := range s.taken {
+		s.qp.recvCQ.push(&Completion{ID: s.srq.finish(slot), QP: s.qp, Op: OpRecv, Err: fmt.Errorf("%w: %w", ErrFlushed, err)})
+	}
+	s.taken = nil
+}

@@ -19,7 +19,7 @@ func Example() {
 	client, server := net.Pipe()
 
 	go func() {
-		in, err := mpa.ReadRequest(ctx, server)
+		in, err := mpa.ReadRequest(ctx, server, nil)
 		if err != nil {
 			return
 		}
@@ -67,7 +67,7 @@ func ExampleIncoming_Reject() {
 	ctx := context.Background()
 	client, server := net.Pipe()
 	go func() {
-		in, err := mpa.ReadRequest(ctx, server)
+		in, err := mpa.ReadRequest(ctx, server, nil)
 		if err != nil {
 			return
 		}

@@ -40,7 +40,7 @@ func Initiate(ctx context.Context, nc net.Conn, o *Options) (*Conn, error) {
 	if err := g.write(frame); err != nil {
 		return nil, g.fail("sending the Request", false, err)
 	}
-	reply, err := g.readReply()
+	reply, err := g.readReply(o.orDefault().RDMAC.admits)
 	if err != nil {
 		return nil, err
 	}
@@ -67,31 +67,29 @@ type Incoming struct {
 var ErrAnswered = errors.New("iwarp: the Request has been answered already")
 
 // ReadRequest waits for a Request on nc, at most as long as ctx lives: ctx bounds
-// the time to the Request's last octet. max, if given, is how many octets of the
-// ULP's Private Data the caller can take; a Request with more is a startup error
-// (https://www.rfc-editor.org/rfc/rfc5044#section-7.1.2 rule 9). So are octets behind the
-// Request, as the Initiator must wait for the Reply, and an unknown revision.
+// the time to the Request's last octet. Octets behind the Request are a startup
+// error, as the Initiator must wait for the Reply, and so is a revision that o
+// does not admit. o may be nil.
 //
 // The error is a *[protocol.Error], with [protocol.MPAConnectionLost] if the connection
 // ended before the first octet and [protocol.MPAStartup] otherwise; the error of ctx is
 // inside if that has ended. nc is closed on every error. On success it belongs to the
 // Incoming, and its deadlines are cleared.
-func ReadRequest(ctx context.Context, nc net.Conn, max ...int) (*Incoming, error) {
-	return ReadRequestFrom(ctx, nc, nil, max...)
-}
-
-// ReadRequestFrom is [ReadRequest] for a connection that has carried other data
-// before, of which buffered has been read from nc already and not been used
-// (https://www.rfc-editor.org/rfc/rfc5044#section-7.1.5). buffered is copied.
-func ReadRequestFrom(ctx context.Context, nc net.Conn, buffered []byte, max ...int) (*Incoming, error) {
+func ReadRequest(ctx context.Context, nc net.Conn, o *RequestOptions) (*Incoming, error) {
+	if o == nil {
+		o = &RequestOptions{}
+	}
 	g := guard(ctx, nc)
-	req, err := g.readRequest(buffered)
+	req, err := g.readRequest(o)
 	if err != nil {
 		return nil, err
 	}
-	if len(max) > 0 && len(req.ULPData()) > max[0] {
+	if n := len(req.ULPData()); o.MaxPrivateData != 0 && n > max(0, o.MaxPrivateData) {
 		return nil, g.refuse(startupError("RFC 5044 section 7.1.2",
-			"%d octets of Private Data, this end takes %d", len(req.ULPData()), max[0]))
+			"%d octets of Private Data, this end takes %d", n, max(0, o.MaxPrivateData)))
+	}
+	if req.Revision == Revision0 && o.RDMAC == RDMACNonPermissive {
+		return nil, g.disappoint(&req)
 	}
 	g.release()
 	return &Incoming{nc: nc, req: req}, nil
@@ -220,10 +218,10 @@ func (g *guarded) write(frame []byte) error {
 }
 
 // readReply reads exactly the Reply: what follows may not be MPA's.
-func (g *guarded) readReply() (Startup, error) {
+func (g *guarded) readReply(judge func(revision uint8) error) (Startup, error) {
 	b := make([]byte, 0, maxStartupLen)
 	for {
-		s, _, err := parseAcceptable(b, Reply)
+		s, _, err := parseAcceptable(b, Reply, judge)
 		if err == nil {
 			return s, nil
 		}
@@ -242,11 +240,11 @@ func (g *guarded) readReply() (Startup, error) {
 
 // readRequest reads a Request and takes everything that has arrived with it: the
 // Initiator has no right to send more before the Reply.
-func (g *guarded) readRequest(buffered []byte) (Startup, error) {
+func (g *guarded) readRequest(o *RequestOptions) (Startup, error) {
 	b := make([]byte, 0, maxStartupLen+1)
-	b = append(b, buffered[:min(len(buffered), cap(b))]...)
+	b = append(b, o.Buffered[:min(len(o.Buffered), cap(b))]...)
 	for {
-		s, n, err := parseAcceptable(b, Request)
+		s, n, err := parseAcceptable(b, Request, o.judge)
 		switch {
 		case err == nil && n < len(b):
 			return Startup{}, g.refuse(startupError("RFC 5044 section 7.1.2",
@@ -262,12 +260,25 @@ func (g *guarded) readRequest(buffered []byte) (Startup, error) {
 	}
 }
 
-// parseAcceptable is [ParseStartup] that also refuses a revision that this
-// package does not speak, as soon as its octet is there.
-func parseAcceptable(b []byte, want Kind) (Startup, int, error) {
+// disappoint tells an RDMAC peer which revision this end speaks, and ends the
+// connection gracefully (RFC 5044 Appendix C.2.1).
+func (g *guarded) disappoint(req *Startup) error {
+	reply := Startup{Kind: Reply, Revision: Revision1, CRC: true}
+	if frame, err := reply.AppendTo(nil); err == nil {
+		_ = g.write(frame)
+	}
+	if cw, ok := g.nc.(interface{ CloseWrite() error }); ok {
+		_ = cw.CloseWrite()
+	}
+	return g.refuse(RDMACNonPermissive.admits(req.Revision))
+}
+
+// parseAcceptable is [ParseStartup] that also has the revision judged, as soon as
+// its octet is there.
+func parseAcceptable(b []byte, want Kind, judge func(revision uint8) error) (Startup, int, error) {
 	s, n, err := ParseStartup(b, want)
 	if errors.Is(err, io.ErrUnexpectedEOF) && len(b) > keyLen+1 || err == nil {
-		if rerr := checkRevision(b[keyLen+1]); rerr != nil {
+		if rerr := judge(b[keyLen+1]); rerr != nil {
 			return Startup{}, 0, rerr
 		}
 	}

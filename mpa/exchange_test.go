@@ -38,7 +38,13 @@ type inResult struct {
 func readRequest(ctx context.Context, nc *memConn, max ...int) chan inResult {
 	ch := make(chan inResult, 1)
 	go func() {
-		in, err := ReadRequest(ctx, nc, max...)
+		o := &RequestOptions{}
+		if len(max) > 0 {
+			if o.MaxPrivateData = max[0]; max[0] == 0 {
+				o.MaxPrivateData = -1
+			}
+		}
+		in, err := ReadRequest(ctx, nc, o)
 		ch <- inResult{in, err}
 	}()
 	return ch
@@ -48,7 +54,7 @@ func readRequest(ctx context.Context, nc *memConn, max ...int) chan inResult {
 func establish(t *testing.T, a, b *memConn, ini, res *Options) (*Conn, *Conn) {
 	t.Helper()
 	ch := initiate(t.Context(), a, ini)
-	in, err := ReadRequest(t.Context(), b)
+	in, err := ReadRequest(t.Context(), b, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -89,7 +95,7 @@ func TestExchange(t *testing.T) {
 					if w := a.waiting(); len(w) != 0 {
 						t.Fatalf("the Responder sent %x before it had a Request", w)
 					}
-					in, err := ReadRequest(t.Context(), b)
+					in, err := ReadRequest(t.Context(), b, nil)
 					if err != nil {
 						t.Fatal(err)
 					}
@@ -281,7 +287,7 @@ func TestRejectKeepsTCP(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			a, b := memPipe()
 			ch := initiate(t.Context(), a, &Options{Revision: 1})
-			in, err := ReadRequest(t.Context(), b)
+			in, err := ReadRequest(t.Context(), b, nil)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -338,7 +344,7 @@ func TestWholeExchangeTimeout(t *testing.T) {
 						start := time.Now()
 						var err error
 						if role == "Request" {
-							_, err = ReadRequest(ctx, b)
+							_, err = ReadRequest(ctx, b, nil)
 						} else {
 							_, err = Initiate(ctx, b, &Options{Revision: 1})
 						}
@@ -390,7 +396,7 @@ func TestCancelUnblocks(t *testing.T) {
 		// In Accept.
 		a, b = memPipe()
 		_, _ = a.Write(unhex(t, reqKeyHex+"40010000"))
-		in, err := ReadRequest(t.Context(), b)
+		in, err := ReadRequest(t.Context(), b, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -408,7 +414,7 @@ func TestDeadlineIsCleared(t *testing.T) {
 		defer cancel()
 		a, b := memPipe()
 		ch := initiate(ctx, a, nil)
-		in, err := ReadRequest(ctx, b)
+		in, err := ReadRequest(ctx, b, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -439,17 +445,17 @@ func TestDelayedStartup(t *testing.T) {
 	for i := range len(req) + 1 {
 		a, b := memPipe()
 		_, _ = a.Write(req[i:])
-		in, err := ReadRequestFrom(t.Context(), b, req[:i])
+		in, err := ReadRequest(t.Context(), b, &RequestOptions{Buffered: req[:i]})
 		if err != nil || string(in.PrivateData()) != "abc" {
 			t.Fatalf("%d octets read ahead: %v", i, err)
 		}
 	}
 	_, b := memPipe()
-	_, err := ReadRequestFrom(t.Context(), b, append(req, 0))
+	_, err := ReadRequest(t.Context(), b, &RequestOptions{Buffered: append(req, 0)})
 	wantCode(t, err, protocol.MPAStartup)
 	wantClosed(t, b, true)
 	_, b = memPipe()
-	_, err = ReadRequestFrom(t.Context(), b, make([]byte, 5000))
+	_, err = ReadRequest(t.Context(), b, &RequestOptions{Buffered: make([]byte, 5000)})
 	wantCode(t, err, protocol.MPAStartup)
 }
 
@@ -463,7 +469,7 @@ func TestInitiateRefusesOptions(t *testing.T) {
 		t.Error("something was sent")
 	}
 	_, _ = a.Write(unhex(t, reqKeyHex+"40010000"))
-	in, err := ReadRequest(t.Context(), b)
+	in, err := ReadRequest(t.Context(), b, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -494,7 +500,7 @@ func TestConnsThatBreakTheRules(t *testing.T) {
 		t.Errorf("stuck writer: %v", err)
 	}
 	a, _ = memPipe()
-	if _, err := ReadRequest(t.Context(), stuckConn{a}); !errors.Is(err, io.ErrNoProgress) {
+	if _, err := ReadRequest(t.Context(), stuckConn{a}, nil); !errors.Is(err, io.ErrNoProgress) {
 		t.Errorf("stuck reader: %v", err)
 	}
 	a, _ = memPipe()

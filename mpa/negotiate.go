@@ -12,6 +12,7 @@ const NotNegotiated = -1
 
 // Revisions of the startup frames that this package speaks.
 const (
+	Revision0 = 0 // RDMA Consortium: see [RDMAC]
 	Revision1 = 1 // RFC 5044
 	Revision2 = 2 // RFC 6581
 )
@@ -45,6 +46,8 @@ type Options struct {
 	// FPDUMax, if not 0, is used in place of the EMSS of TCP as the bound of an
 	// FPDU, in octets: see [Conn.SetFPDUMax].
 	FPDUMax int
+	// RDMAC is the policy for a peer of revision 0.
+	RDMAC RDMAC
 	// Align says how hard to work for FPDUs that start at TCP segments.
 	Align Align
 }
@@ -134,8 +137,11 @@ func Answer(req *Startup, o *Options) (reply Startup, p Params, err error) {
 		// look at the Reply alone.
 		CRC: req.CRC || !o.NoCRC,
 	}
+	if req.Revision == Revision0 {
+		reply.Markers, reply.CRC = true, true // RFC 5044 Appendix C.2.4
+	}
 	p = Params{
-		Revision: req.Revision, SendMarkers: req.Markers, RecvMarkers: o.Markers, CRC: reply.CRC,
+		Revision: req.Revision, SendMarkers: req.Markers, RecvMarkers: reply.Markers, CRC: reply.CRC,
 		IRD: o.IRD, ORD: o.ORD, PeerIRD: NotNegotiated, PeerORD: NotNegotiated,
 		PrivateData: req.ULPData(),
 	}
@@ -219,7 +225,7 @@ func Conclude(req, reply *Startup, o *Options) (Params, error) {
 	if err := o.check(); err != nil {
 		return Params{}, err
 	}
-	if err := checkReply(req, reply); err != nil {
+	if err := checkReply(req, reply, o); err != nil {
 		return Params{}, err
 	}
 	block, enhanced := reply.Block()
@@ -238,6 +244,9 @@ func Conclude(req, reply *Startup, o *Options) (Params, error) {
 		CRC: req.CRC || reply.CRC, Enhanced: enhanced,
 		IRD: o.IRD, ORD: o.ORD, PeerIRD: NotNegotiated, PeerORD: NotNegotiated,
 		PrivateData: reply.ULPData(),
+	}
+	if reply.Revision == Revision0 {
+		p.SendMarkers, p.RecvMarkers, p.CRC = true, true, true // RFC 5044 Appendix C.2.5
 	}
 	if !enhanced {
 		return p, nil
@@ -281,7 +290,7 @@ func checkRequest(req *Startup, o *Options) error {
 	if req.Kind != Request {
 		return startupError("RFC 5044 section 7.1.2", "a %v where a Request was due", req.Kind)
 	}
-	if err := checkRevision(req.Revision); err != nil {
+	if err := o.RDMAC.admits(req.Revision); err != nil {
 		return err
 	}
 	if _, ok := req.Block(); req.Enhanced && !ok {
@@ -293,17 +302,17 @@ func checkRequest(req *Startup, o *Options) error {
 // checkReply is what an Initiator holds against a Reply. A refusal is taken in
 // any form: the Responder may refuse for the very reason that it cannot answer
 // in the form of the Request.
-func checkReply(req, reply *Startup) error {
+func checkReply(req, reply *Startup, o *Options) error {
 	if reply.Kind != Reply {
 		return startupError("RFC 5044 section 7.1.2", "a %v where a Reply was due", reply.Kind)
 	}
-	if err := checkRevision(reply.Revision); err != nil {
+	if err := o.RDMAC.admits(reply.Revision); err != nil {
 		return err
 	}
 	if _, ok := reply.Block(); reply.Enhanced && !ok {
 		return startupError("RFC 6581 section 6", "flag S with %d octets of Private Data, want a block of %d", len(reply.PrivateData), protocol.EnhancedLen)
 	}
-	if reply.Reject {
+	if reply.Reject || reply.Revision == Revision0 {
 		return nil
 	}
 	if reply.Revision != req.Revision {
@@ -313,15 +322,6 @@ func checkReply(req, reply *Startup) error {
 		return startupError("RFC 6581 section 10", "flag S is %t in the Reply and %t in the Request", reply.Enhanced, req.Enhanced)
 	}
 	return nil
-}
-
-// checkRevision refuses what no rule of this package covers. Revision 0, of the
-// RDMA Consortium, would also need other versions of DDP and RDMAP.
-func checkRevision(rev uint8) error {
-	if rev == Revision1 || rev == Revision2 {
-		return nil
-	}
-	return startupError("RFC 5044 section 7.1.1", "Rev is %d, want 1 or 2", rev)
 }
 
 func (o *Options) orDefault() *Options {

@@ -43,10 +43,13 @@ type Config struct {
 	// octets, or 512 with Revision 1.
 	PrivateData []byte
 
-	// Revision of MPA: 2 (RFC 6581), the default, or 1 (RFC 5044). A responder
-	// answers either with its like; a dialing end that offers 2 falls back to 1 as
-	// Dial says.
+	// Revision of MPA: 2 (RFC 6581), the default, or 1 (RFC 5044). A responder with
+	// 2 answers either with its like; with 1 it closes a connection that asks for 2
+	// (RFC 6581 section 10). A dialing end that offers 2 falls back to 1 as Dial says.
 	Revision int
+	// RDMAC is what to do with a peer that speaks the RDMA Consortium's protocols
+	// (MPA revision 0, RFC 5044 Appendix C). Default: close the connection.
+	RDMAC mpa.RDMAC
 	// Markers asks the peer to insert Markers into what it sends. Whether this end
 	// inserts them is the peer's choice. Linux siw refuses a connection that asks.
 	Markers bool
@@ -227,7 +230,7 @@ const maxFPDU = mpa.MaxULPDU + 8
 // options gives the startup options for a connection to the peer at addr.
 func (c *Config) options(addr net.Addr) *mpa.Options {
 	return &mpa.Options{
-		Revision: uint8(c.Revision), Markers: c.Markers, RTR: c.RTR,
+		Revision: uint8(c.Revision), RDMAC: c.RDMAC, Markers: c.Markers, RTR: c.RTR,
 		IRD: depth(c.IRD), ORD: depth(c.ORD), PrivateData: c.PrivateData,
 		NoCRC: !c.RequireCRC && c.Device.policy.covers(addrOf(addr)),
 	}

@@ -72,7 +72,7 @@ func newConn(cfg *Config, llp ddp.LLP, st ConnectionState, initiator bool) (*Con
 		Table: cfg.Device.table, Peer: ddp.Peer{PD: c.qp.pd.id, Stream: c.qp.stream},
 		Recv: c.qp.source(), Handler: c.qp,
 		IRD: st.IRD, ORD: st.ORD, SendDepth: c.qp.cfg.SendDepth, MaxSGE: c.qp.cfg.MaxSGE, MaxInline: maxInline,
-		Initiator: initiator,
+		Initiator: initiator, RDMAC: st.RDMAC,
 	}
 	if st.PeerToPeer {
 		rc.RTR = st.RTR
@@ -172,7 +172,7 @@ func (c *Conn) post(wr *SendWR, w *waiter) error {
 		Operand: wr.Operand, OperandMask: wr.OperandMask, Compare: wr.Compare, CompareMask: wr.CompareMask,
 		Solicited: wr.Solicited, Fence: wr.Fence, Unsignaled: wr.Unsignaled, Inline: wr.Inline,
 	}
-	if wr.Op == OpBind {
+	if wr.Op == OpBind && w == nil { // a waiter's is Drain's barrier
 		var err error
 		if r.Local, err = wr.Bind.prepare(c.qp); err != nil {
 			return err
@@ -184,6 +184,9 @@ func (c *Conn) post(wr *SendWR, w *waiter) error {
 	}
 	cq := c.qp.SendCQ()
 	if err := cq.reserve(1); err != nil {
+		if c.stream.Outstanding() >= c.qp.cfg.SendDepth {
+			return ErrSendQueueFull // the plainer reason, with a queue of just that depth
+		}
 		return err
 	}
 	if err := c.stream.Post(&r); err != nil {

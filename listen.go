@@ -261,7 +261,7 @@ func ServerRequestFrom(ctx context.Context, nc net.Conn, buffered []byte, cfg *C
 func readRequest(ctx context.Context, nc net.Conn, buffered []byte, cfg *Config) (*ConnRequest, error) {
 	ctx, cancel := cfg.startupContext(ctx)
 	defer cancel()
-	in, err := mpa.ReadRequestFrom(ctx, cfg.wrap(nc), buffered)
+	in, err := mpa.ReadRequest(ctx, cfg.wrap(nc), &mpa.RequestOptions{Buffered: buffered, RDMAC: cfg.RDMAC, Unenhanced: cfg.Revision == 1})
 	if err != nil {
 		return nil, err
 	}

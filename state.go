@@ -11,6 +11,7 @@ import (
 type ConnectionState struct {
 	Initiator   bool  // this end dialed
 	Revision    uint8 // of MPA
+	RDMAC       bool  // the RDMA Consortium's protocols are spoken (revision 0)
 	SendMarkers bool  // this end inserts Markers
 	RecvMarkers bool  // the peer does
 	CRC         bool  // in both directions
@@ -26,7 +27,7 @@ type ConnectionState struct {
 
 func stateOf(p mpa.Params, cfg *Config) ConnectionState {
 	return ConnectionState{
-		Initiator: p.Initiator, Revision: p.Revision, SendMarkers: p.SendMarkers, RecvMarkers: p.RecvMarkers, CRC: p.CRC,
+		Initiator: p.Initiator, Revision: p.Revision, RDMAC: p.Revision == mpa.Revision0, SendMarkers: p.SendMarkers, RecvMarkers: p.RecvMarkers, CRC: p.CRC,
 		Enhanced: p.Enhanced, PeerToPeer: p.PeerToPeer, RTR: p.RTR,
 		IRD: agreedIRD(p, cfg), ORD: agreedORD(p, cfg),
 		PeerIRD: p.PeerIRD, PeerORD: p.PeerORD, PrivateData: p.PrivateData,
@@ -71,6 +72,21 @@ func (s ConnectionState) LogValue() slog.Value {
 // ConnectionState gives what startup agreed on. PrivateData is shared: do not
 // change it.
 func (c *Conn) ConnectionState() ConnectionState { return c.state }
+
+// Support is what is known of whether the peer knows an operation.
+type Support = rdmap.Support
+
+// What can be known: see [Conn.PeerSupports].
+const (
+	SupportUnknown = rdmap.SupportUnknown
+	Supported      = rdmap.Supported
+	NotSupported   = rdmap.NotSupported
+)
+
+// PeerSupports tells what this connection has shown of the peer: whether it takes
+// atomics or Immediate Data, which nothing negotiates (RFC 7306 section 1.1).
+// This package supports every operation itself.
+func (c *Conn) PeerSupports(op Op) Support { return c.stream.PeerSupports(rdmap.Op(op)) }
 
 // Stats are a connection's counters and its sizes at the moment.
 type Stats struct {

@@ -49,6 +49,9 @@ func (e *Error) Error() string {
 	var b strings.Builder
 	if e.Remote {
 		b.WriteString("peer reports ")
+		if e.Code == RDMAPOpcode {
+			b.WriteString("that it does not support the operation: ")
+		}
 	}
 	b.WriteString(e.Code.String())
 	if e.Detail != "" {
@@ -68,11 +71,15 @@ func (e *Error) Error() string {
 }
 
 // Unwrap gives the cause. A lost connection is also [net.ErrClosed], so that a
-// caller who knows only package net understands it.
+// caller who knows only package net understands it; and a peer that reports an
+// unexpected opcode does not support the operation: [errors.ErrUnsupported].
 func (e *Error) Unwrap() []error {
 	var errs []error
 	if e.Err != nil {
 		errs = append(errs, e.Err)
+	}
+	if e.Remote && e.Code == RDMAPOpcode {
+		errs = append(errs, errors.ErrUnsupported)
 	}
 	if e.Code == MPAConnectionLost && !errors.Is(e.Err, net.ErrClosed) {
 		errs = append(errs, net.ErrClosed)

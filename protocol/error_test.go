@@ -26,7 +26,7 @@ func TestErrorText(t *testing.T) {
 		},
 		{
 			protocol.Error{Code: protocol.RDMAPOpcode, Remote: true},
-			"peer reports RDMAP remote operation: unexpected opcode (0/2/06)",
+			"peer reports that it does not support the operation: RDMAP remote operation: unexpected opcode (0/2/06)",
 		},
 		{protocol.Error{Code: 0xfeff}, "layer 15: unassigned error (15/14/ff)"},
 	} {
@@ -94,4 +94,20 @@ func ExampleError() {
 	// Output:
 	// DDP tagged buffer: base or bounds violation (1/1/01)
 	// peer reports DDP tagged buffer: base or bounds violation (1/1/01): caused by RDMA Write
+}
+
+// Shows: EXT-1.1-02
+func TestUnsupportedByPeer(t *testing.T) {
+	for _, tt := range []struct {
+		err  *Error
+		want bool
+	}{
+		{&Error{Code: RDMAPOpcode, Remote: true}, true},
+		{&Error{Code: RDMAPOpcode}, false}, // the peer's mistake, not its limit
+		{&Error{Code: RDMAPVersion, Remote: true}, false},
+	} {
+		if got := errors.Is(tt.err, errors.ErrUnsupported); got != tt.want {
+			t.Errorf("%v: is ErrUnsupported: %v, want %v", tt.err, got, tt.want)
+		}
+	}
 }

@@ -99,12 +99,12 @@ func ExampleError() {
 // Shows: EXT-1.1-02
 func TestUnsupportedByPeer(t *testing.T) {
 	for _, tt := range []struct {
-		err  *Error
+		err  *protocol.Error
 		want bool
 	}{
-		{&Error{Code: RDMAPOpcode, Remote: true}, true},
-		{&Error{Code: RDMAPOpcode}, false}, // the peer's mistake, not its limit
-		{&Error{Code: RDMAPVersion, Remote: true}, false},
+		{&protocol.Error{Code: protocol.RDMAPOpcode, Remote: true}, true},
+		{&protocol.Error{Code: protocol.RDMAPOpcode}, false}, // the peer's mistake, not its limit
+		{&protocol.Error{Code: protocol.RDMAPVersion, Remote: true}, false},
 	} {
 		if got := errors.Is(tt.err, errors.ErrUnsupported); got != tt.want {
 			t.Errorf("%v: is ErrUnsupported: %v, want %v", tt.err, got, tt.want)

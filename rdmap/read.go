@@ -29,8 +29,9 @@ type outstandingQueue struct {
 	slots      []outstanding // made when the first is needed
 	table      *ddp.Table
 	head, tail uint64
-	taken      uint64 // Atomic Response buffers handed to DDP; the receive owner's
-	nextID     uint32
+	// lastID counts the atomics. It is the Request Identifier of the latest, and
+	// also the MSN that its Response will have on QN 3.
+	lastID uint32
 }
 
 func (q *outstandingQueue) init(t *ddp.Table, ord int) {
@@ -60,8 +61,8 @@ func (q *outstandingQueue) push(index uint64, e *entry) *outstanding {
 	q.tail++
 	o.entry, o.isAtomic, o.size, o.got = index, e.req.Op != WRRead, e.total, 0
 	if o.isAtomic {
-		q.nextID++
-		o.id = q.nextID
+		q.lastID++
+		o.id = q.lastID
 		return o
 	}
 	if e.total == 0 {
@@ -123,54 +124,52 @@ type inbound struct {
 // inboundQueue is QN 1: as many buffers as IRD, answered in order of arrival
 // (RFC 5040 section 5.2.2).
 type inboundQueue struct {
-	size       int
-	slots      []inbound // made when the first is needed
-	head, tail uint64    // tail counts buffers that DDP has taken
-	ready      uint64    // delivered; head <= ready <= tail
+	size  int
+	slots []inbound // made when the first is needed
+	head  uint64    // oldest that is not answered
+	ready uint64    // those before it are delivered; its MSN is ready+1
 }
 
-func (q *inboundQueue) init(ird int)         { q.slots = make([]inbound, ird) }
 func (q *inboundQueue) at(i uint64) *inbound { return &q.slots[i%uint64(len(q.slots))] }
 
 // inboundSource hands QN 1 buffers to DDP. A request beyond IRD finds none, and
 // DDP reports 1/2/02 (RFC 5040 section 6.1).
 type inboundSource Stream
 
-// Take implements ddp.Source.
-func (src *inboundSource) Take(*ddp.Header) (ddp.Buffer, bool) {
+// Take implements ddp.Source. Which slot it is follows from the MSN, because
+// requests are answered in the order of MSNs, also if an LLP without order
+// brings a later one first.
+func (src *inboundSource) Take(h *ddp.Header) (ddp.Buffer, bool) {
 	s := (*Stream)(src)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	q := &s.inbound
-	if q.tail-q.head >= uint64(q.size) {
+	i := q.ready + uint64(h.MSN-uint32(q.ready+1))
+	if i-q.head >= uint64(q.size) {
 		return ddp.Buffer{}, false
 	}
 	if q.slots == nil {
 		q.slots = make([]inbound, q.size)
 	}
-	i := q.tail
-	q.tail++
 	slot := q.at(i)
 	slot.sg[0] = slot.octets[:]
 	return ddp.Buffer{SG: slot.sg[:], Token: i}, true
 }
 
-// responseSource hands QN 3 buffers to DDP: one for each atomic outstanding
-// (RFC 7306 section 5.2.2).
+// responseSource hands QN 3 buffers to DDP: one for each atomic outstanding,
+// found by the MSN (RFC 7306 sections 5 and 5.2.2).
 type responseSource Stream
 
 // Take implements ddp.Source.
-func (src *responseSource) Take(*ddp.Header) (ddp.Buffer, bool) {
+func (src *responseSource) Take(h *ddp.Header) (ddp.Buffer, bool) {
 	s := (*Stream)(src)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	q := &s.outstanding
-	for q.taken = max(q.taken, q.head); q.taken < q.tail; q.taken++ {
-		if o := q.at(q.taken); o.isAtomic {
+	for i := q.head; i < q.tail; i++ {
+		if o := q.at(i); o.isAtomic && o.id == h.MSN {
 			o.sg[0] = o.reply[:]
-			b := ddp.Buffer{SG: o.sg[:], Token: q.taken}
-			q.taken++
-			return b, true
+			return ddp.Buffer{SG: o.sg[:], Token: i}, true
 		}
 	}
 	return ddp.Buffer{}, false

@@ -23,6 +23,11 @@ func (s *Stream) Receive(order uint64, seg []byte) *protocol.Error {
 	}
 	s.segLen = len(seg)
 	if err := s.recv.Segment(order, seg); err != nil {
+		if s.told != nil {
+			// DDP has put the Terminate's own header where the segment of ours
+			// belongs that the peer echoes, if it does.
+			err = s.told
+		}
 		s.receiveFailed(err)
 		return err
 	}
@@ -48,8 +53,19 @@ func (s *Stream) receiveFailed(err *protocol.Error) {
 	// unless the error is the answer to one.
 	s.sendOpen = true
 	s.recvDone = true
-	s.failLocked(err, !err.Remote)
+	s.failLocked(err, !err.Remote && !fromTerminate(err))
 	s.flushIfDone()
+}
+
+// fromTerminate reports whether it was a Terminate that broke a rule. No
+// Terminate answers a Terminate, not even one with a wrong MSN.
+func fromTerminate(err *protocol.Error) bool {
+	if err.Offender == nil {
+		return false
+	}
+	h, _, perr := ddp.Parse(err.Offender.DDPHeader)
+	c := Control(h.Control)
+	return perr == nil && h.Version == c.Version() && c.Opcode() == OpTerminate
 }
 
 // upcalls is the Stream as DDP's ULP sees it.
@@ -59,7 +75,7 @@ type upcalls Stream
 // reach. A Write reaches what is in the table and has the right for it; a
 // Response reaches the sink of the Read that it answers, and nothing else.
 func (u *upcalls) CheckTagged(h *ddp.Header, n int) (ddp.Target, *protocol.Error) {
-	if err := Control(h.Control).Check(Version, true, 0); err != nil {
+	if err := Control(h.Control).Check((*Stream)(u).send.version, true, 0); err != nil {
 		return ddp.Target{}, err
 	}
 	s := (*Stream)(u)
@@ -111,7 +127,7 @@ func strayResponse(format string, args ...any) *protocol.Error {
 
 // CheckUntagged implements ddp.ULP.
 func (u *upcalls) CheckUntagged(h *ddp.Header, _ int) *protocol.Error {
-	return Control(h.Control).Check(Version, false, h.QN)
+	return Control(h.Control).Check((*Stream)(u).send.version, false, h.QN)
 }
 
 // Deliver implements ddp.ULP: the one place where each kind of message is acted
@@ -121,6 +137,7 @@ func (u *upcalls) Deliver(m *ddp.Message) *protocol.Error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.stats.MessagesReceived++
+	s.noteOpcode(Control(m.Header.Control).Opcode())
 	switch op := Control(m.Header.Control).Opcode(); op {
 	case OpWrite:
 		// Not delivered to the ULP (RFC 5040 section 5.1).
@@ -158,9 +175,48 @@ func (src *sendSource) Take(h *ddp.Header) (ddp.Buffer, bool) {
 	}
 	b, ok := s.cfg.Recv.Take(h)
 	if op := Control(h.Control).Opcode(); ok && (op == OpImmediate || op == OpImmediateSolicited) {
-		b.SG = s.imm[:]
+		b.SG = s.imm.take(h.MSN)
 	}
 	return b, ok
+}
+
+// immediates are the places of the Immediate Data messages that are coming in, by
+// their MSN: more than one only on an LLP without order.
+type immediates struct {
+	live map[uint32]*immediate
+	free []*immediate
+}
+
+type immediate struct {
+	octets ImmediateData
+	sg     [1][]byte
+}
+
+func (m *immediates) take(msn uint32) [][]byte {
+	var i *immediate
+	if n := len(m.free); n > 0 {
+		i, m.free = m.free[n-1], m.free[:n-1]
+	} else {
+		i = new(immediate)
+		i.sg[0] = i.octets[:]
+	}
+	if m.live == nil {
+		m.live = make(map[uint32]*immediate)
+	}
+	m.live[msn] = i
+	return i.sg[:]
+}
+
+// give gives the data of a message that is whole. ok is false if its first
+// segment had another opcode.
+func (m *immediates) give(msn uint32) (data ImmediateData, ok bool) {
+	i := m.live[msn]
+	if i == nil {
+		return data, false
+	}
+	delete(m.live, msn)
+	m.free = append(m.free, i)
+	return i.octets, true
 }
 
 // isRTR reports whether h begins a zero-length Send as the very first message
@@ -174,16 +230,19 @@ func (s *Stream) deliverSend(op Opcode, m *ddp.Message) *protocol.Error {
 	if m.Buffer.Token == tokenRTR {
 		return nil
 	}
-	d := Delivery{Opcode: op, Length: m.Length, Buffer: m.Buffer}
+	if _, is := s.imm.live[m.Header.MSN]; is {
+		return opcodeError("%v ends a message that began as Immediate Data", op)
+	}
+	s.delivery = Delivery{Opcode: op, Length: m.Length, Buffer: m.Buffer}
 	if op.Invalidates() {
 		stag := ddp.STag(m.Header.ULP32)
 		if err := s.cfg.Table.RemoteInvalidate(stag, s.cfg.Peer.PD, s.cfg.Peer.Stream); err != nil {
 			return err
 		}
-		d.Invalidated = stag
+		s.delivery.Invalidated = stag
 	}
 	s.stats.PayloadReceived += uint64(m.Length)
-	s.cfg.Handler.Delivered(&d)
+	s.deliver()
 	return nil
 }
 
@@ -191,12 +250,18 @@ func (s *Stream) deliverImmediate(op Opcode, m *ddp.Message) *protocol.Error {
 	if m.Length != ImmediateDataLen {
 		return lengthError(op, m.Length, ImmediateDataLen, "RFC 7306 section 6.3")
 	}
-	imm, _, err := ParseImmediateData(s.imm[0])
-	if err != nil {
-		return lengthError(op, m.Length, ImmediateDataLen, "RFC 7306 section 6.3")
+	data, ok := s.imm.give(m.Header.MSN)
+	if !ok {
+		return opcodeError("%v ends a message that began as a Send", op)
 	}
-	s.cfg.Handler.Delivered(&Delivery{Opcode: op, Length: m.Length, Buffer: m.Buffer, Immediate: imm.Uint64()})
+	s.delivery = Delivery{Opcode: op, Length: m.Length, Buffer: m.Buffer, Immediate: data.Uint64()}
+	s.deliver()
 	return nil
+}
+
+func (s *Stream) deliver() {
+	s.cfg.Handler.Delivered(&s.delivery)
+	s.delivery = Delivery{} // keeps nothing of the source's
 }
 
 func lengthError(op Opcode, got uint32, want int, section string) *protocol.Error {
@@ -318,7 +383,8 @@ func (s *Stream) deliverTerminate(m *ddp.Message) *protocol.Error {
 			Detail: fmt.Sprintf("Terminate of %d octets cannot be read", m.Length), Err: err,
 		}
 	}
-	return term.Err()
+	s.told = term.Err()
+	return s.told
 }
 
 // lost wraps an error of the network in MPA's error 1.

@@ -22,12 +22,12 @@ const (
 	WRFetchAdd                     // atomic FetchAdd (RFC 7306)
 	WRCompareSwap                  // atomic CmpSwap (RFC 7306)
 	WRInvalidate                   // local invalidation of an STag of this end
-	WRBarrier                      // local: nothing, but completes after all before it
+	WRLocal                        // local: calls Request.Local, if any, in its turn
 )
 
 var opNames = [...]string{
 	WRSend: "Send", WRSendInvalidate: "Send with Invalidate", WRWrite: "RDMA Write", WRRead: "RDMA Read",
-	WRImmediate: "Immediate Data", WRFetchAdd: "FetchAdd", WRCompareSwap: "CmpSwap", WRInvalidate: "local Invalidate", WRBarrier: "barrier",
+	WRImmediate: "Immediate Data", WRFetchAdd: "FetchAdd", WRCompareSwap: "CmpSwap", WRInvalidate: "local Invalidate", WRLocal: "local operation",
 }
 
 // String gives the operation's name.
@@ -70,6 +70,11 @@ type Request struct {
 	// Operand is what WRFetchAdd adds or WRCompareSwap swaps in; OperandMask is
 	// the Add or Swap Mask. Compare and CompareMask belong to WRCompareSwap.
 	Operand, OperandMask, Compare, CompareMask uint64
+
+	// Local is what WRLocal does when its turn in the queue has come: after all
+	// before it has been handed to the LLP. Its error is the request's. It runs with
+	// the stream's lock held: it must not block and must not call the stream.
+	Local func() error
 
 	Solicited  bool // Send and Immediate: with Solicited Event
 	Fence      bool // start only when no earlier Read or atomic is outstanding
@@ -143,6 +148,7 @@ type sendQueue struct {
 	acked   uint64 // oldest that the LLP has not taken in full
 	next    uint64 // first that has not been started
 	tail    uint64 // where the next post goes
+	hidden  int    // entries that are not the ULP's: the RTR indication
 }
 
 func (q *sendQueue) at(i uint64) *entry { return &q.entries[i%uint64(len(q.entries))] }
@@ -178,11 +184,14 @@ func (q *sendQueue) add(r *Request, total uint32, hidden bool) {
 	}
 	e.req.SG = e.sg
 	q.tail++
+	if hidden {
+		q.hidden++
+	}
 }
 
 // release drops the entry's references to the caller's memory.
 func (e *entry) release() {
 	clear(e.sg)
 	e.sg = e.sg[:0]
-	e.req.SG, e.req.Context = nil, nil
+	e.req.SG, e.req.Context, e.req.Local = nil, nil, nil
 }

@@ -20,8 +20,10 @@ type sender struct {
 	out      ddp.Outgoing
 	kind     int
 	request  inbound
+	released bool   // the inbound slot of request is free again
 	at       uint64 // TO of the next octet of a Read Response
 	msn      [4]uint32
+	version  uint8     // DV and RV
 	header   []byte    // scratch for the RDMAP header of responses and the Terminate
 	payload  [1][]byte // scratch for their gather list
 	respond  bool      // whose turn it is when both sides have work
@@ -35,15 +37,18 @@ func (t *sender) init() {
 	}
 }
 
+// control is NewControl in the connection's version.
+func (t *sender) control(op Opcode) uint8 { return t.version<<6 | uint8(op) }
+
 func (t *sender) untagged(op Opcode, ulp uint32) ddp.Header {
 	qn := op.QN()
-	h := ddp.Header{Last: true, Version: Version, Control: uint8(NewControl(op)), ULP32: ulp, QN: qn, MSN: t.msn[qn]}
+	h := ddp.Header{Last: true, Version: t.version, Control: t.control(op), ULP32: ulp, QN: qn, MSN: t.msn[qn]}
 	t.msn[qn]++ // wraps from 2^32-1 to 0
 	return h
 }
 
-func tagged(op Opcode, stag ddp.STag, to uint64) ddp.Header {
-	return ddp.Header{Tagged: true, Last: true, Version: Version, Control: uint8(NewControl(op)), STag: stag, TO: to}
+func (t *sender) tagged(op Opcode, stag ddp.STag, to uint64) ddp.Header {
+	return ddp.Header{Tagged: true, Last: true, Version: t.version, Control: t.control(op), STag: stag, TO: to}
 }
 
 // Progress says where Transmit has left things.
@@ -69,11 +74,15 @@ func (s *Stream) Transmit(llp ddp.LLP, wait bool) (Progress, error) {
 	if s.send.finished {
 		return Finished, nil
 	}
-	if llp.MaySend() {
+	// Failed is asked first: what has failed before the LLP may send owes no
+	// Terminate, but the other way round it may.
+	failed := s.failed.Load()
+	maySend := llp.MaySend()
+	if maySend {
 		if err := s.fill(llp); err != nil {
 			return s.sendFailed(err)
 		}
-	} else if s.failed.Load() {
+	} else if failed {
 		return s.finishSend(), nil
 	}
 	if llp.Buffered() {
@@ -86,7 +95,7 @@ func (s *Stream) Transmit(llp ddp.LLP, wait bool) (Progress, error) {
 		}
 	}
 	s.batchTaken()
-	return s.progress(), nil
+	return s.progress(maySend), nil
 }
 
 // fill queues segments until the batch is full or nothing is due.
@@ -119,7 +128,11 @@ func (s *Stream) segment(llp ddp.LLP) (last bool, err error) {
 	mulpdu := llp.MULPDU()
 	switch t.kind {
 	case sendingResponse:
-		return s.responseSegment(llp, mulpdu)
+		last, err := s.responseSegment(llp, mulpdu)
+		if last && err == nil && !s.failed.Load() {
+			s.messageQueued()
+		}
+		return last, err
 	case sendingAtomic:
 		s.releaseInbound() // before the last segment: see responseSegment
 	}
@@ -127,16 +140,28 @@ func (s *Stream) segment(llp ddp.LLP) (last bool, err error) {
 	if err := llp.Queue(header, payload, t.kind == sendingRequest); err != nil {
 		return false, err
 	}
-	if !last {
-		return false, nil
+	if last {
+		s.messageQueued()
 	}
-	if t.kind == sendingRequest {
-		t.queued++
-	}
+	return last, nil
+}
+
+// messageQueued notes that the last segment of the message in hand has been
+// queued.
+func (s *Stream) messageQueued() {
+	t := &s.send
 	s.mu.Lock()
+	defer s.mu.Unlock()
 	s.stats.MessagesSent++
-	s.mu.Unlock()
-	return true, nil
+	switch t.kind {
+	case sendingRequest:
+		t.queued++
+	case sendingAtomic:
+		s.stats.AtomicsServed++
+	case sendingResponse:
+		s.stats.ReadsServed++
+		s.stats.PayloadSent += uint64(t.request.read.Size)
+	}
 }
 
 // responseSegment queues a segment of a Read Response straight from the region,
@@ -145,7 +170,7 @@ func (s *Stream) segment(llp ddp.LLP) (last bool, err error) {
 func (s *Stream) responseSegment(llp ddp.LLP, mulpdu int) (last bool, err error) {
 	t := &s.send
 	left := t.out.Remaining()
-	if left <= uint64(mulpdu-ddp.TaggedHeaderLen) {
+	if left <= uint64(max(mulpdu-ddp.TaggedHeaderLen, 1)) {
 		// The slot must be free before the peer can have the whole Response, or
 		// its next Request might find the queue full. (And before Borrow: a
 		// region's lock is the innermost of all.)
@@ -174,16 +199,14 @@ func (s *Stream) midway(err *protocol.Error, left uint64) *protocol.Error {
 	return readOffender(err, &s.send.request.header, &r)
 }
 
+// releaseInbound frees the slot of the inbound request that is being answered.
 func (s *Stream) releaseInbound() {
+	if s.send.released {
+		return
+	}
+	s.send.released = true
 	s.mu.Lock()
 	s.inbound.head++
-	s.stats.MessagesSent++
-	if s.send.kind == sendingAtomic {
-		s.stats.AtomicsServed++
-	} else {
-		s.stats.ReadsServed++
-		s.stats.PayloadSent += uint64(s.send.request.read.Size)
-	}
 	s.mu.Unlock()
 }
 
@@ -206,16 +229,20 @@ func (s *Stream) batchTaken() {
 	s.complete()
 }
 
-// progress says what is left after a batch has gone.
-func (s *Stream) progress() Progress {
+// progress says what is left after a batch has gone. What is due on an LLP that
+// may not send yet waits for the receive owner's Wake.
+func (s *Stream) progress(maySend bool) Progress {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {
-	case s.send.kind != sendingNothing && s.err == nil, s.terminate != nil:
+	case s.send.kind == sendingTerminate, s.send.kind != sendingNothing && s.err == nil, s.terminate != nil:
 		return More
 	case s.err != nil:
 		return s.finishSendLocked()
 	case s.requestDue() || s.inbound.head < s.inbound.ready:
+		if !maySend {
+			return Idle
+		}
 		return More
 	case s.closing && s.queue.empty():
 		return s.finishSendLocked()
@@ -285,7 +312,7 @@ func (s *Stream) startRequest() bool {
 		index := s.queue.next
 		e := s.queue.at(index)
 		s.queue.next++
-		if e.req.Op == WRInvalidate || e.req.Op == WRBarrier || e.req.Op.awaitsResponse() && !s.prepare(e) {
+		if e.req.Op == WRInvalidate || e.req.Op == WRLocal || e.req.Op.awaitsResponse() && !s.prepare(e) {
 			s.finishLocal(e)
 			s.send.queued++
 			continue
@@ -307,7 +334,7 @@ func (s *Stream) requestMessage(index uint64, e *entry) (ddp.Header, [][]byte) {
 	t, r := &s.send, &e.req
 	switch r.Op {
 	case WRWrite:
-		return tagged(OpWrite, r.STag, r.TO), r.SG
+		return t.tagged(OpWrite, r.STag, r.TO), r.SG
 	case WRSendInvalidate:
 		op := OpSendInvalidate
 		if r.Solicited {
@@ -365,7 +392,10 @@ func (s *Stream) prepare(e *entry) bool {
 func (s *Stream) finishLocal(e *entry) {
 	e.state = entryDone
 	switch e.req.Op {
-	case WRBarrier:
+	case WRLocal:
+		if e.req.Local != nil {
+			e.err = e.req.Local()
+		}
 		return
 	case WRRead:
 		e.err = &protocol.Error{Code: protocol.RDMAPLocalCatastrophic, Detail: "no STag is left for the sink of an RDMA Read"}
@@ -389,7 +419,7 @@ func (s *Stream) startResponse() bool {
 		return false
 	}
 	t := &s.send
-	t.request = *q.at(q.head)
+	t.request, t.released = *q.at(q.head), false
 	if t.request.isAtomic {
 		return s.startAtomicResponse()
 	}
@@ -406,7 +436,7 @@ func (s *Stream) startResponse() bool {
 	}
 	t.kind, t.at = sendingResponse, r.SrcTO
 	t.payload[0] = source
-	if err := t.out.Start(tagged(OpReadResponse, r.SinkSTag, r.SinkTO), t.payload[:]); err != nil {
+	if err := t.out.Start(t.tagged(OpReadResponse, r.SinkSTag, r.SinkTO), t.payload[:]); err != nil {
 		t.kind = sendingNothing
 		s.failLocked(readOffender(&protocol.Error{Code: protocol.RDMAPTOWrap, Section: "RFC 5040 section 7.2", Err: err}, &t.request.header, r), true)
 		return false

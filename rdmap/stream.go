@@ -38,6 +38,9 @@ type Config struct {
 	// RTR is the set of RTR indications agreed upon (RFC 6581 section 9.2). On
 	// the responder a first zero-length Send is then not the ULP's.
 	RTR protocol.RTR
+	// RDMAC is true where startup agreed on the RDMA Consortium's protocols: DV and
+	// RV are 0 (RFC 5044 Appendix C).
+	RDMAC bool
 	// Initiator is true on the end that sent the MPA Request.
 	Initiator bool
 	// Unordered is true when the LLP hands up segments out of order together
@@ -61,7 +64,7 @@ type Handler interface {
 type Delivery struct {
 	Opcode      Opcode
 	Length      uint32     // octets placed; 8 for Immediate Data
-	Buffer      ddp.Buffer // as the source gave it
+	Buffer      ddp.Buffer // as the source gave it; of Immediate Data only the Token
 	Immediate   uint64
 	Invalidated ddp.STag // for the Invalidate types
 }
@@ -89,8 +92,9 @@ type Stream struct {
 	cfg    Config
 	recv   *ddp.Receiver
 	send   sender
-	imm    [1][]byte // where Immediate Data is placed
-	segLen int       // of the segment in hand; the receive owner's
+	imm    immediates      // where Immediate Data is placed
+	segLen int             // of the segment in hand; the receive owner's
+	told   *protocol.Error // what the peer's Terminate reports; the receive owner's
 	failed atomic.Bool
 	wake   atomic.Bool
 	placed atomic.Uint64 // payload octets of Writes and Read Responses
@@ -109,6 +113,11 @@ type Stream struct {
 	outstanding outstandingQueue
 	inbound     inboundQueue
 	stats       Stats
+	peerUsed    uint16 // a bit for each opcode that the peer has used well
+
+	// Here and not on the stack, since what goes through an interface escapes.
+	completion Completion
+	delivery   Delivery
 }
 
 // NewStream makes a stream in the state after startup. It panics if Table, Recv
@@ -120,8 +129,8 @@ func NewStream(cfg Config) *Stream {
 	cfg.SendDepth = orDefault(cfg.SendDepth, 128)
 	cfg.MaxSGE = orDefault(cfg.MaxSGE, 16)
 	cfg.MaxInline = orDefault(cfg.MaxInline, 512)
+	cfg.IRD, cfg.ORD = max(cfg.IRD, 0), max(cfg.ORD, 0)
 	s := &Stream{cfg: cfg, sendOpen: cfg.Initiator}
-	s.imm[0] = make([]byte, ImmediateDataLen)
 	ird, ord := cfg.IRD, cfg.ORD
 	if cfg.RTR.Has(protocol.RTRRead) {
 		// An RTR Read takes a slot on both sides even where the ULPs agreed on
@@ -132,8 +141,12 @@ func NewStream(cfg Config) *Stream {
 	s.outstanding.init(cfg.Table, ord)
 	s.inbound.size = ird
 	s.send.init()
+	s.send.version = Version
+	if cfg.RDMAC {
+		s.send.version = 0
+	}
 	s.recv = ddp.NewReceiver(ddp.ReceiverConfig{
-		Peer: cfg.Peer, Version: Version, Ordered: !cfg.Unordered, Window: cfg.Window,
+		Peer: cfg.Peer, VersionZero: cfg.RDMAC, Ordered: !cfg.Unordered, Window: cfg.Window,
 	}, (*upcalls)(s))
 	s.recv.SetQueue(QNSend, (*sendSource)(s))
 	s.recv.SetQueue(QNReadRequest, (*inboundSource)(s))
@@ -166,7 +179,7 @@ func (s *Stream) Post(r *Request) error {
 		return ErrClosed
 	case s.peerClosed && s.err == nil && r.Op.awaitsResponse():
 		return ErrPeerClosed
-	case s.queue.len() >= s.cfg.SendDepth:
+	case s.queue.len()-s.queue.hidden >= s.cfg.SendDepth:
 		return ErrSendQueueFull
 	}
 	s.queue.add(r, total, false)
@@ -191,10 +204,14 @@ func (s *Stream) PostRTR(kind protocol.RTR) error {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.queue.full() {
+	switch {
+	case s.closing:
+		return ErrClosed
+	case s.queue.full() || s.queue.hidden > 0:
 		return ErrSendQueueFull
 	}
 	s.queue.add(&r, 0, true)
+	s.flushIfDone()
 	return nil
 }
 
@@ -204,7 +221,7 @@ const rtrSTag = 1
 
 // check validates what does not depend on the stream's state.
 func (s *Stream) check(r *Request) (uint32, error) {
-	if r.Op < WRSend || r.Op > WRBarrier {
+	if r.Op < WRSend || r.Op > WRLocal {
 		return 0, fmt.Errorf("%w: Op is %d: not an operation", ErrInvalidRequest, uint8(r.Op))
 	}
 	if len(r.SG) > s.cfg.MaxSGE {
@@ -381,22 +398,27 @@ func (s *Stream) flushIfDone() {
 }
 
 // complete hands up every finished request at the head of the queue: requests
-// complete in the order of posting (RFC 5040 section 5.5, rule 15).
+// complete in the order of posting (RFC 5040 section 5.5, rule 15). What the LLP
+// has not taken yet waits, even if its Response is here already: the LLP may
+// still refer to the entry.
 func (s *Stream) complete() {
-	for s.queue.head < s.queue.next {
+	for s.queue.head < s.queue.acked {
 		e := s.queue.at(s.queue.head)
 		if e.state != entryDone {
 			return
 		}
-		c := Completion{
+		s.completion = Completion{
 			ID: e.req.ID, Context: e.req.Context, Op: e.req.Op, Length: e.total,
 			Original: e.original, Unsignaled: e.req.Unsignaled, Err: e.err,
 		}
 		hidden := e.hidden
 		e.release()
 		s.queue.head++
-		if !hidden {
-			s.cfg.Handler.Completed(&c)
+		if hidden {
+			s.queue.hidden--
+		} else {
+			s.cfg.Handler.Completed(&s.completion)
 		}
+		s.completion = Completion{} // keeps nothing of the caller's
 	}
 }

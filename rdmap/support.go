@@ -1,0 +1,59 @@
+package rdmap
+
+import (
+	"github.com/go-iwarp/iwarp/ddp"
+	"github.com/go-iwarp/iwarp/protocol"
+)
+
+// Support is what is known of whether the peer knows an operation of RFC 7306.
+// Nothing negotiates it (section 1.1): a ULP knows, or finds out.
+type Support uint8
+
+// What can be known.
+const (
+	SupportUnknown Support = iota
+	Supported              // the peer has used it, or answered it
+	NotSupported           // the peer ended the stream with "unexpected opcode" for it
+)
+
+// String gives the answer in a word.
+func (s Support) String() string {
+	switch s {
+	case Supported:
+		return "supported"
+	case NotSupported:
+		return "not supported"
+	}
+	return "unknown"
+}
+
+// noteOpcode remembers that the peer has used an opcode. The caller holds mu.
+func (s *Stream) noteOpcode(op Opcode) { s.peerUsed |= 1 << op }
+
+// PeerSupports tells what this connection has shown of the peer: whether it takes
+// the operation. RFC 5040's operations are always supported.
+func (s *Stream) PeerSupports(op Op) Support {
+	var proofs, asked uint16
+	switch op {
+	case WRImmediate:
+		proofs = 1<<OpImmediate | 1<<OpImmediateSolicited
+		asked = proofs
+	case WRFetchAdd, WRCompareSwap:
+		proofs = 1<<OpAtomicRequest | 1<<OpAtomicResponse
+		asked = 1 << OpAtomicRequest
+	default:
+		return Supported
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.err != nil && s.err.Remote && s.err.Code == protocol.RDMAPOpcode && s.err.Offender != nil {
+		h, _, err := ddp.Parse(s.err.Offender.DDPHeader)
+		if err == nil && asked&(1<<Control(h.Control).Opcode()) != 0 {
+			return NotSupported
+		}
+	}
+	if s.peerUsed&proofs != 0 {
+		return Supported
+	}
+	return SupportUnknown
+}

@@ -1,10 +1,17 @@
 package mpa
 
-import "hash/crc32"
+import "github.com/go-iwarp/iwarp/internal/crc32c"
 
-var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+// updateCRC adds b to a CRC32c; the empty sum is 0. With copyCRC it is the one
+// place where a CRC is computed
+// (https://www.rfc-editor.org/rfc/rfc5044#section-4.4). The value goes over the
+// wire least significant octet first.
+func updateCRC(crc uint32, b []byte) uint32 { return crc32c.Update(crc, b) }
 
-// updateCRC adds b to a CRC32c; the empty sum is 0. It is the one place where a
-// CRC is computed (https://www.rfc-editor.org/rfc/rfc5044#section-4.4). The value
-// goes over the wire least significant octet first.
-func updateCRC(crc uint32, b []byte) uint32 { return crc32.Update(crc, castagnoli, b) }
+// copyCRC appends p to b, which has the room, and adds it to a CRC32c in the same
+// pass.
+func copyCRC(b []byte, crc uint32, p []byte) ([]byte, uint32) {
+	n := len(b)
+	b = b[:n+len(p)]
+	return b, crc32c.Copy(crc, b[n:], p)
+}

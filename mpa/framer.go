@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"slices"
 )
 
 // batchMax is about how many octets go to TCP in one call.
@@ -169,15 +170,27 @@ func (f *Framer) frame(b, header []byte, payload [][]byte, n int) []byte {
 	if f.Markers {
 		return f.frameMarked(b, header, payload, n)
 	}
+	b = slices.Grow(b, FPDULen(n))
 	b = binary.BigEndian.AppendUint16(b, uint16(n))
 	b = append(b, header...)
-	for _, p := range payload {
-		b = append(b, p...)
+	var crc uint32
+	if f.CRC {
+		crc = updateCRC(0, b[from:])
 	}
-	b = append(b, zeros[:padLen(n)]...)
-	b = f.appendCRC(b, b[from:])
-	f.pos += uint64(len(b) - from)
-	return b
+	for _, p := range payload {
+		if f.CRC {
+			b, crc = copyCRC(b, crc, p)
+		} else {
+			b = append(b, p...)
+		}
+	}
+	pad := zeros[:padLen(n)]
+	b = append(b, pad...)
+	if f.CRC {
+		crc = updateCRC(crc, pad)
+	}
+	f.pos += uint64(FPDULen(n))
+	return binary.LittleEndian.AppendUint32(b, crc)
 }
 
 var zeros [4]byte

@@ -1,0 +1,43 @@
+// Package crc32c computes the CRC32c of MPA (RFC 5044 section 4.4) as fast as the
+// processor allows. Values are those of hash/crc32 with the Castagnoli table, in
+// every way: only the speed differs.
+package crc32c
+
+import "hash/crc32"
+
+var table = crc32.MakeTable(crc32.Castagnoli)
+
+// minFold is the shortest run of octets for which folding beats the crc32
+// instruction of hash/crc32. It is at least the 256 that the kernel takes at a time.
+const minFold = 512
+
+// Update adds p to the running value crc, as crc32.Update does.
+func Update(crc uint32, p []byte) uint32 {
+	if len(p) < minFold || !folds {
+		return crc32.Update(crc, table, p)
+	}
+	n := len(p) &^ 63
+	return crc32.Update(^fold(^crc, p[:n]), table, p[n:])
+}
+
+// Copy copies src to the start of dst and adds it to the running value crc, in one
+// pass where the processor can. dst must be at least as long as src, and the two
+// must not overlap.
+func Copy(crc uint32, dst, src []byte) uint32 {
+	if len(src) < minFold || !folds {
+		copy(dst, src)
+		return crc32.Update(crc, table, src)
+	}
+	n := len(src) &^ 63
+	crc = ^foldCopy(^crc, dst[:len(src)], src[:n])
+	copy(dst[n:], src[n:])
+	return crc32.Update(crc, table, src[n:])
+}
+
+// Kernel names what does the work on this processor.
+func Kernel() string {
+	if folds {
+		return foldName
+	}
+	return "hash/crc32"
+}

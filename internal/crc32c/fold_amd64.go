@@ -1,0 +1,34 @@
+package crc32c
+
+import "golang.org/x/sys/cpu"
+
+const foldName = "AVX-512 VPCLMULQDQ"
+
+var folds = cpu.X86.HasAVX512F && cpu.X86.HasAVX512VL && cpu.X86.HasAVX512DQ && cpu.X86.HasAVX512VPCLMULQDQ && cpu.X86.HasSSE42
+
+// constants has, for the distances of 256, 64 and 16 octets that a block of 16
+// octets is moved by, the two factors x^(d+32) and x^(d-32) modulo the
+// polynomial, d in bits, reflected and shifted as a reflected multiplication
+// wants them. TestConstants computes them.
+var constants = [6]uint64{
+	0x0dcb17aa4, 0x0b9e02b86,
+	0x0740eef02, 0x09e4addf8,
+	0x0f20c0dfe, 0x14cd00bd6,
+}
+
+// fold runs over p, whose length is a multiple of 64 and at least 256, from the
+// state crc (not inverted) to the state that it gives.
+func fold(crc uint32, p []byte) uint32 {
+	return foldAVX512(crc, &p[0], len(p), &constants)
+}
+
+// foldCopy does that and copies p to dst.
+func foldCopy(crc uint32, dst, p []byte) uint32 {
+	return foldCopyAVX512(crc, &dst[0], &p[0], len(p), &constants)
+}
+
+//go:noescape
+func foldAVX512(crc uint32, p *byte, n int, k *[6]uint64) uint32
+
+//go:noescape
+func foldCopyAVX512(crc uint32, dst, p *byte, n int, k *[6]uint64) uint32

@@ -1,0 +1,74 @@
+// Conformance makes docs/conformance.md: which test shows which requirement of
+// the RFCs.
+//
+// The catalogue docs/requirements.tsv has a line for each requirement. A test
+// names those that it shows in a line of its comment or body:
+//
+//	// Shows: MPA-4.1-01, MPA-4.1-02
+//
+// A requirement is shown if a test names it, not applicable if the catalogue says
+// why, and open otherwise.
+//
+// Usage:
+//
+//	conformance [-check] [-ran FILE] [folder]
+//
+// It writes the table, or with -check complains if it is not up to date, and if a
+// requirement is both shown and not applicable. -ran takes the output of `go test
+// -json ./...`: a test that claims a requirement and did not run and pass is a
+// complaint too. Exit code 1 for complaints.
+package main
+
+import (
+	"bytes"
+	"cmp"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+)
+
+func main() {
+	checkOnly := flag.Bool("check", false, "complain if the table is not up to date, and do not write it")
+	ran := flag.String("ran", "", "`file` with the output of go test -json: tests that claim a requirement must have passed")
+	flag.Parse()
+	complaints, err := run(cmp.Or(flag.Arg(0), "."), *checkOnly, *ran)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "conformance:", err)
+		os.Exit(2)
+	}
+	for _, c := range complaints {
+		fmt.Println(c)
+	}
+	if len(complaints) > 0 {
+		os.Exit(1)
+	}
+}
+
+func run(root string, checkOnly bool, ran string) (complaints []string, err error) {
+	rules, err := readCatalogue(filepath.Join(root, "docs", "requirements.tsv"))
+	if err != nil {
+		return nil, err
+	}
+	claims, err := findClaims(root)
+	if err != nil {
+		return nil, err
+	}
+	complaints = assign(rules, claims)
+	if ran != "" {
+		results, err := readResults(ran)
+		if err != nil {
+			return nil, err
+		}
+		complaints = append(complaints, unproved(claims, results)...)
+	}
+	table := render(rules)
+	name := filepath.Join(root, "docs", "conformance.md")
+	if !checkOnly {
+		return complaints, os.WriteFile(name, table, 0o644)
+	}
+	if old, err := os.ReadFile(name); err != nil || !bytes.Equal(old, table) {
+		complaints = append(complaints, "docs/conformance.md is not up to date: run go run ./tools/conformance")
+	}
+	return complaints, nil
+}

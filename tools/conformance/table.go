@@ -1,0 +1,127 @@
+package main
+
+import (
+	"bytes"
+	"encoding/csv"
+	"fmt"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+)
+
+// A rule is a line of the catalogue.
+type rule struct {
+	id, rfc, section, level, layer, text string
+	reason                               string // why it does not apply; empty if it does
+	tests                                []string
+}
+
+func (r *rule) state() string {
+	switch {
+	case len(r.tests) > 0:
+		return "shown"
+	case r.reason != "":
+		return "not applicable"
+	}
+	return "open"
+}
+
+// catalogue keeps the order of the file.
+type catalogue []*rule
+
+func readCatalogue(name string) (catalogue, error) {
+	f, err := os.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	r := csv.NewReader(f)
+	r.Comma, r.LazyQuotes = '\t', true
+	lines, err := r.ReadAll()
+	if err != nil {
+		return nil, err
+	}
+	var rules catalogue
+	for _, l := range lines[1:] {
+		rules = append(rules, &rule{id: l[0], rfc: l[1], section: l[2], level: l[3], layer: l[4], text: l[5], reason: l[6]})
+	}
+	return rules, nil
+}
+
+// assign gives each rule its tests.
+func assign(rules catalogue, claims []claim) (complaints []string) {
+	byID := make(map[string]*rule, len(rules))
+	for _, r := range rules {
+		if byID[r.id] != nil {
+			complaints = append(complaints, "docs/requirements.tsv: two lines for "+r.id)
+		}
+		byID[r.id] = r
+	}
+	for _, c := range claims {
+		r := byID[c.id]
+		if r == nil {
+			complaints = append(complaints, fmt.Sprintf("%s:%d: no requirement %s", c.file, c.line, c.id))
+			continue
+		}
+		if r.reason != "" {
+			complaints = append(complaints, fmt.Sprintf("%s:%d: %s shows %s, which does not apply (%s)", c.file, c.line, c.test, c.id, r.reason))
+		}
+		if !slices.Contains(r.tests, c.name()) {
+			r.tests = append(r.tests, c.name())
+		}
+	}
+	return complaints
+}
+
+// render makes the Markdown table, by RFC in the order of the catalogue.
+func render(rules catalogue) []byte {
+	var b bytes.Buffer
+	b.WriteString("# Conformance\n\nMade by `go run ./tools/conformance` from [requirements.tsv](requirements.tsv) and the tests; do not edit.\n\n")
+	b.WriteString("| layer | shown | not applicable | open |\n| --- | --- | --- | --- |\n")
+	counts := make(map[string]map[string]int)
+	for _, r := range rules {
+		if counts[r.layer] == nil {
+			counts[r.layer] = make(map[string]int)
+		}
+		counts[r.layer][r.state()]++
+	}
+	for _, layer := range slices.Sorted(maps.Keys(counts)) {
+		c := counts[layer]
+		fmt.Fprintf(&b, "| %s | %d | %d | %d |\n", layer, c["shown"], c["not applicable"], c["open"])
+	}
+	rfc := ""
+	for _, r := range rules {
+		if r.rfc != rfc {
+			rfc = r.rfc
+			fmt.Fprintf(&b, "\n## RFC %s\n\n| id | section | rule | level | layer | state | test |\n| --- | --- | --- | --- | --- | --- | --- |\n", rfc)
+		}
+		fmt.Fprintf(&b, "| %s | [%s](https://www.rfc-editor.org/rfc/rfc%s#%s) | %s | %s | %s | %s | %s |\n",
+			r.id, r.section, r.rfc, anchor(r.section), escape(r.text), r.level, r.layer, r.state(), r.evidence())
+	}
+	return b.Bytes()
+}
+
+// anchor is the fragment that the RFC editor's pages have for a section.
+func anchor(section string) string {
+	if section != "" && section[0] >= 'A' && section[0] <= 'Z' {
+		return "appendix-" + section
+	}
+	return "section-" + section
+}
+
+const maxTests = 4
+
+func (r *rule) evidence() string {
+	if len(r.tests) == 0 {
+		return escape(r.reason)
+	}
+	tests := slices.Sorted(slices.Values(r.tests))
+	more := ""
+	if n := len(tests) - maxTests; n > 0 {
+		tests, more = tests[:maxTests], fmt.Sprintf(" and %d more", n)
+	}
+	return "`" + strings.Join(tests, "`, `") + "`" + more
+}
+
+func escape(s string) string { return strings.ReplaceAll(s, "|", `\|`) }

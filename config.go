@@ -1,6 +1,7 @@
 package iwarp
 
 import (
+	"context"
 	"fmt"
 	"log/slog"
 	"net"
@@ -89,6 +90,13 @@ type Config struct {
 	// QP of the program's. Default 128.
 	SendDepth int
 
+	// Polling makes the goroutines that look for completions receive by themselves:
+	// CQ.Poll reads the connection if it has nothing else to give, and CQ.Wait, Recv
+	// and the other blocking calls spin until they are done. That takes a
+	// processor, and saves the time that waking a goroutine takes. While nobody
+	// polls, the connection receives as usual. Only on TCP and unix sockets.
+	Polling bool
+
 	// MaxPending bounds the startups that a listener has under way or waiting for
 	// its program; further connections wait in the kernel's queue. Default 128.
 	MaxPending int
@@ -115,6 +123,9 @@ type Config struct {
 
 // defaultDepth is the default of IRD and ORD.
 const defaultDepth = 32
+
+// defaultRecvSize is the default of RecvSize.
+const defaultRecvSize = 64 << 10
 
 // NotNegotiated in Config.IRD or ORD leaves the value out of the negotiation
 // (RFC 6581 section 9.1).
@@ -147,7 +158,7 @@ func (c *Config) withDefaults() (*Config, error) {
 	setDefault(&n.StartupTimeout, 10*time.Second)
 	setDefault(&n.CloseTimeout, 5*time.Second)
 	setDefault(&n.RecvDepth, 128)
-	setDefault(&n.RecvSize, 64<<10)
+	setDefault(&n.RecvSize, defaultRecvSize)
 	setDefault(&n.SendDepth, 128)
 	setDefault(&n.MaxPending, 128)
 	setDefault(&n.MaxPendingPerPeer, n.MaxPending)
@@ -227,13 +238,29 @@ func (c *Config) check() error {
 // field and CRC, padded.
 const maxFPDU = mpa.MaxULPDU + 8
 
-// options gives the startup options for a connection to the peer at addr.
-func (c *Config) options(addr net.Addr) *mpa.Options {
+// options gives the startup options for a connection between two addresses.
+func (c *Config) options(ctx context.Context, local, remote net.Addr) *mpa.Options {
 	return &mpa.Options{
 		Revision: uint8(c.Revision), RDMAC: c.RDMAC, Markers: c.Markers, RTR: c.RTR,
 		IRD: depth(c.IRD), ORD: depth(c.ORD), PrivateData: c.PrivateData,
-		NoCRC: !c.RequireCRC && c.Device.policy.covers(addrOf(addr)),
+		NoCRC: c.mayOmitCRC(ctx, local, remote),
 	}
+}
+
+// mayOmitCRC asks the device's policy about a connection. In doubt it is no.
+func (c *Config) mayOmitCRC(ctx context.Context, local, remote net.Addr) bool {
+	p := c.Device.policy
+	if c.RequireCRC || !p.names(addrOf(remote)) {
+		return false
+	}
+	if p.Covers == nil {
+		return true
+	}
+	ok, err := p.Covers(ctx, local, remote)
+	if err != nil && c.Logger != nil {
+		c.Logger.Warn("iwarp: the CRC stays on: CRCSuppression.Covers failed", "local", local, "remote", remote, "error", err)
+	}
+	return ok && err == nil
 }
 
 // wrap gives the connection to use in place of nc.

@@ -27,22 +27,23 @@ import (
 // One goroutine receives for as long as the peer may send; a second one runs
 // only while there is more to send than the network takes at once.
 type Conn struct {
-	cfg    *Config
-	qp     *QP
-	ownQP  bool
-	ownPD  bool
+	cfg *Config
+	lease
 	llp    ddp.LLP
 	nc     net.Conn // nil over an LLP that is not a net.Conn
 	stream *rdmap.Stream
 	state  ConnectionState
 	logger *slog.Logger
 
-	closing atomic.Bool // Close was called
-	noFIN   atomic.Bool // the conn below cannot close one half
-	dropped atomic.Bool // this end has closed the conn below at its graceful end
+	closing   atomic.Bool // Close was called
+	noFIN     atomic.Bool // the conn below cannot close one half
+	neverOpen atomic.Bool // the peer of a responder has closed its half before its first message
+	dropped   atomic.Bool // this end has closed the conn below at its graceful end
 
 	send     sendToken
 	sendLoop func() // bound once, so that starting it allocates nothing
+	place    func(order uint64, seg []byte) error
+	poller   *poller // nil: only the receive goroutine receives
 	waiters  sync.Pool
 
 	failOnce sync.Once
@@ -58,15 +59,14 @@ type Conn struct {
 }
 
 // newConn puts a stream on an LLP whose startup is over, and starts it.
-func newConn(cfg *Config, llp ddp.LLP, st ConnectionState, initiator bool) (*Conn, error) {
+//
+// It takes q over, and gives it back on error.
+func newConn(cfg *Config, q lease, llp ddp.LLP, st ConnectionState, initiator bool) (*Conn, error) {
 	c := &Conn{
-		cfg: cfg, llp: llp, state: st, logger: cfg.Logger,
+		lease: q, cfg: cfg, llp: llp, state: st, logger: cfg.Logger,
 		done: make(chan struct{}), drained: make(chan struct{}),
 	}
-	if err := c.takeQP(); err != nil {
-		return nil, err
-	}
-	c.sendLoop = c.transmitAll
+	c.sendLoop, c.place = c.transmitAll, c.placeSegment
 	c.waiters.New = func() any { return &waiter{done: make(chan struct{}, 1)} }
 	rc := rdmap.Config{
 		Table: cfg.Device.table, Peer: ddp.Peer{PD: c.qp.pd.id, Stream: c.qp.stream},
@@ -79,7 +79,7 @@ func newConn(cfg *Config, llp ddp.LLP, st ConnectionState, initiator bool) (*Con
 	}
 	c.stream = rdmap.NewStream(rc)
 	if err := c.qp.attach(c); err != nil {
-		c.giveQP()
+		q.give()
 		return nil, err
 	}
 	cfg.Device.connects.Add(1)
@@ -92,42 +92,60 @@ func (c *Conn) start() {
 	if c.logger != nil {
 		c.logger.Info("iwarp connection", "local", c.LocalAddr(), "remote", c.RemoteAddr(), "state", c.state)
 	}
+	if m, ok := c.llp.(*mpa.Conn); ok && c.cfg.Polling {
+		c.poller = &poller{m: m, ended: make(chan struct{})}
+		c.qp.sendCQ.addPolled(c)
+		c.qp.recvCQ.addPolled(c)
+	}
 	go c.receiveLoop()
 	c.kick()
 }
 
-// takeQP finds or makes the QP.
-func (c *Conn) takeQP() error {
-	if c.cfg.QP != nil {
-		c.qp = c.cfg.QP
-		return nil
-	}
-	pd := c.cfg.PD
-	if pd == nil {
-		var err error
-		if pd, err = c.cfg.Device.AllocPD(); err != nil {
-			return err
-		}
-		c.ownPD = true
-	}
-	qp, err := pd.newQP(&QPConfig{SendDepth: c.cfg.SendDepth})
-	if err != nil {
-		if c.ownPD {
-			_ = pd.Close()
-		}
-		return err
-	}
-	qp.inbox = newInbox(c.cfg.RecvDepth, c.cfg.RecvSize)
-	c.qp, c.ownQP = qp, true
-	return nil
+// lease is a connection's QP, and whether it and its domain are the
+// connection's own.
+type lease struct {
+	qp           *QP
+	ownQP, ownPD bool
 }
 
-func (c *Conn) giveQP() {
-	if c.ownQP {
-		c.qp.release()
+// takeQP finds or makes the QP. It is called before startup, so that a device
+// that has none left is known when the peer can still be told.
+func (c *Config) takeQP() (lease, error) {
+	if c.QP != nil {
+		return lease{qp: c.QP}, nil
 	}
-	if c.ownPD {
-		_ = c.qp.pd.Close() // stays until the program has closed its regions
+	l := lease{ownQP: true}
+	pd := c.PD
+	if pd == nil {
+		var err error
+		if pd, err = c.Device.AllocPD(); err != nil {
+			return lease{}, err
+		}
+		l.ownPD = true
+	}
+	qp, err := pd.newQP(&QPConfig{SendDepth: c.SendDepth})
+	if err != nil {
+		if l.ownPD {
+			_ = pd.Close()
+		}
+		return lease{}, err
+	}
+	qp.inbox = newInbox(c.RecvDepth, c.RecvSize)
+	l.qp = qp
+	return l, nil
+}
+
+// give gives back what is the connection's own. The domain stays until the
+// program has closed its regions.
+func (l *lease) give() {
+	if l.ownPD {
+		l.qp.pd.auto.Store(true)
+	}
+	if l.ownQP {
+		l.qp.release()
+	}
+	if l.ownPD {
+		_ = l.qp.pd.Close()
 	}
 }
 
@@ -231,6 +249,9 @@ func (t *sendToken) release() bool {
 // kick sends what is due, as far as that goes without blocking, and leaves the
 // rest to a goroutine.
 func (c *Conn) kick() {
+	if c.neverOpen.Load() {
+		c.failHeld()
+	}
 	if c.send.acquire() && !c.transmit(false) {
 		go c.sendLoop()
 	}
@@ -298,68 +319,17 @@ func (c *Conn) mustDrop() bool {
 	return ok && code == protocol.MPAConnectionLost
 }
 
-// receiveLoop is the receive goroutine.
-func (c *Conn) receiveLoop() {
-	fn := func(order uint64, seg []byte) error {
-		if err := c.stream.Receive(order, seg); err != nil {
-			return err
-		}
-		return nil
+// failHeld ends a responder's connection when there is something to send and the
+// peer has closed its half before its first message: it can never be sent then
+// (RFC 5044 section 7.1.2 rule 4).
+func (c *Conn) failHeld() {
+	if c.stream.Outstanding() > 0 {
+		c.stream.Fail(&ProtocolError{
+			Code: protocol.MPAConnectionLost, Section: "RFC 5044 section 7.1.2",
+			Detail: "the peer closed its half before its first message, so that this end may send nothing", Err: io.ErrUnexpectedEOF,
+		}, false)
+		c.failed()
 	}
-	for {
-		err := c.llp.Receive(fn)
-		if c.stream.Failed() {
-			// Nothing is placed any more; what comes is swallowed until the peer's
-			// FIN, since a reset would destroy a Terminate on its way.
-			c.endReceives()
-		}
-		if err != nil && c.dropped.Load() {
-			err = io.EOF
-		}
-		if err != nil && c.receiveEnded(err) {
-			break
-		}
-		if c.stream.Wake() {
-			c.kick()
-		}
-	}
-	c.stream.StopReceive()
-	c.endReceives()
-	c.kick()
-	c.halfEnded()
-}
-
-// receiveEnded handles an error of Receive and reports whether no more octets
-// will come.
-func (c *Conn) receiveEnded(err error) bool {
-	if errors.Is(err, io.EOF) {
-		if c.stream.PeerClosed() != nil {
-			c.failed()
-		}
-		return true
-	}
-	var perr *ProtocolError
-	if !errors.As(err, &perr) {
-		perr = &ProtocolError{Code: protocol.MPAConnectionLost, Section: "RFC 5044 section 8", Err: err}
-	}
-	gone := perr.Code == protocol.MPAConnectionLost
-	if !perr.Remote {
-		c.stream.Fail(perr, !gone)
-	}
-	c.failed()
-	return gone
-}
-
-// endReceives completes all receives, and Recv, with the reason why nothing will
-// come any more. The receive goroutine calls it when it places nothing more.
-func (c *Conn) endReceives() {
-	c.recvEnd.Do(func() {
-		err := c.stream.Err()
-		if err == nil {
-			err = io.EOF
-		}
-		c.qp.endReceives(err)
-	})
 }
 
 // failed runs once, when the stream has failed: it bounds the time that the
@@ -424,7 +394,9 @@ func (c *Conn) halfEnded() {
 	if c.logger != nil {
 		c.logger.Info("iwarp connection closed", "remote", c.RemoteAddr(), "error", c.stream.Err())
 	}
-	c.giveQP()
+	c.qp.sendCQ.removePolled(c)
+	c.qp.recvCQ.removePolled(c)
+	c.give()
 	close(c.done)
 }
 

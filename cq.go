@@ -4,7 +4,10 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"runtime"
+	"slices"
 	"sync"
+	"sync/atomic"
 )
 
 // CQ is a completion queue. Send and receive queues of any number of QPs may
@@ -22,6 +25,7 @@ type CQ struct {
 	count    int
 	reserved int // entries that posted work requests may still need
 	armed    armState
+	polled   atomic.Pointer[[]*Conn] // connections that Poll may read; never changed in place
 	events   chan struct{}
 	ready    chan struct{} // holds a token while there is something to poll
 	closed   chan struct{}
@@ -62,6 +66,17 @@ func (q *CQ) Depth() int { return q.depth }
 // Poll moves up to len(c) completions into c and gives their number, which may
 // be 0. It does not block.
 func (q *CQ) Poll(c []Completion) int {
+	n := q.take(c)
+	if polled := q.polled.Load(); n == 0 && polled != nil && len(c) > 0 {
+		for _, conn := range *polled {
+			conn.poll()
+		}
+		n = q.take(c)
+	}
+	return n
+}
+
+func (q *CQ) take(c []Completion) int {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	n := min(len(c), q.count)
@@ -91,8 +106,12 @@ func (q *CQ) Wait(ctx context.Context, c []Completion) (int, error) {
 		if n := q.Poll(c); n > 0 {
 			return n, nil
 		}
+		again := q.ready
+		if q.spins() {
+			runtime.Gosched()
+			again = spinning
+		}
 		select {
-		case <-q.ready:
 		case <-q.closed:
 			if n := q.Poll(c); n > 0 {
 				return n, nil
@@ -100,8 +119,59 @@ func (q *CQ) Wait(ctx context.Context, c []Completion) (int, error) {
 			return 0, fmt.Errorf("iwarp: completion queue: %w", net.ErrClosed)
 		case <-ctx.Done():
 			return 0, context.Cause(ctx)
+		case <-again:
 		}
 	}
+}
+
+// spinning is always ready: Wait does not sleep.
+var spinning = func() chan struct{} {
+	c := make(chan struct{})
+	close(c)
+	return c
+}()
+
+// spins reports whether Wait should poll connections instead of sleeping.
+func (q *CQ) spins() bool {
+	polled := q.polled.Load()
+	if polled == nil {
+		return false
+	}
+	for _, conn := range *polled {
+		if conn.polls() {
+			return true
+		}
+	}
+	return false
+}
+
+// addPolled lets Poll read a connection.
+func (q *CQ) addPolled(c *Conn) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	var conns []*Conn
+	if old := q.polled.Load(); old != nil {
+		conns = slices.Clone(*old)
+	}
+	if !slices.Contains(conns, c) {
+		conns = append(conns, c)
+	}
+	q.polled.Store(&conns)
+}
+
+func (q *CQ) removePolled(c *Conn) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	old := q.polled.Load()
+	if old == nil {
+		return
+	}
+	conns := slices.DeleteFunc(slices.Clone(*old), func(x *Conn) bool { return x == c })
+	if len(conns) == 0 {
+		q.polled.Store(nil)
+		return
+	}
+	q.polled.Store(&conns)
 }
 
 // Arm asks for one event on the channel that Events gives: at the next

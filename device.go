@@ -1,8 +1,10 @@
 package iwarp
 
 import (
+	"context"
 	"fmt"
 	"log/slog"
+	"net"
 	"net/netip"
 	"sync/atomic"
 
@@ -53,9 +55,16 @@ type CRCSuppression struct {
 	// Peers are the addresses that this holds for; empty means every peer. A peer
 	// whose address cannot be told is covered only then.
 	Peers []netip.Prefix
+	// Covers, if not nil, is asked for each connection to one of Peers, before its
+	// Request or Reply is sent, whether the protection holds for it: whether IPsec
+	// covers its flow, say (module github.com/go-iwarp/iwarp/ipsec). With an error
+	// the CRC stays on, and the error is logged. Startup waits for it, so it must
+	// heed ctx. It is called from many goroutines.
+	Covers func(ctx context.Context, local, remote net.Addr) (bool, error)
 }
 
-func (p *CRCSuppression) covers(peer netip.Addr) bool {
+// names reports whether the policy is about the peer.
+func (p *CRCSuppression) names(peer netip.Addr) bool {
 	if p == nil {
 		return false
 	}
@@ -168,6 +177,7 @@ type PD struct {
 	acct   account
 	id     ddp.PD
 	used   atomic.Int64 // QPs, SRQs, regions and windows
+	auto   atomic.Bool  // closes with the last of them: the own domain of a connection that has ended
 	done   atomic.Bool
 }
 
@@ -194,4 +204,11 @@ func (p *PD) Close() error {
 		p.dev.manager.give(resPD, 1, &p.tenant.acct, nil)
 	}
 	return nil
+}
+
+// leave notes that a QP or region of the domain is gone.
+func (p *PD) leave() {
+	if p.used.Add(-1) == 0 && p.auto.Load() {
+		_ = p.Close()
+	}
 }

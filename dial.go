@@ -94,9 +94,15 @@ func Client(ctx context.Context, nc net.Conn, cfg *Config) (*Conn, error) {
 func client(ctx context.Context, nc net.Conn, cfg *Config) (*Conn, error) {
 	ctx, cancel := cfg.startupContext(ctx)
 	defer cancel()
-	o := cfg.options(nc.RemoteAddr())
+	q, err := cfg.takeQP()
+	if err != nil {
+		_ = nc.Close()
+		return nil, err
+	}
+	o := cfg.options(ctx, nc.LocalAddr(), nc.RemoteAddr())
 	m, err := mpa.Initiate(ctx, nc, o)
 	if m == nil {
+		q.give()
 		if rejected := (*RejectError)(nil); !errors.As(err, &rejected) {
 			_ = nc.Close()
 		}
@@ -105,7 +111,7 @@ func client(ctx context.Context, nc net.Conn, cfg *Config) (*Conn, error) {
 	if err == nil {
 		err = cfg.acceptable(m.Params())
 	}
-	c, cerr := newMPAConn(cfg, m)
+	c, cerr := newMPAConn(cfg, q, m)
 	if cerr != nil {
 		_ = nc.Close()
 		return nil, cerr
@@ -164,9 +170,9 @@ func errStartupTimeout(c *Config) error {
 	return fmt.Errorf("iwarp: no MPA startup within %v: %w", c.StartupTimeout, context.DeadlineExceeded)
 }
 
-func newMPAConn(cfg *Config, m *mpa.Conn) (*Conn, error) {
+func newMPAConn(cfg *Config, q lease, m *mpa.Conn) (*Conn, error) {
 	m.SetFPDUMax(cfg.FPDUMax)
-	c, err := newConn(cfg, m, stateOf(m.Params(), cfg), m.Params().Initiator)
+	c, err := newConn(cfg, q, m, stateOf(m.Params(), cfg), m.Params().Initiator)
 	if err != nil {
 		return nil, err
 	}
@@ -181,7 +187,11 @@ func NewConn(llp ddp.LLP, st ConnectionState, cfg *Config) (*Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	conn, err := newConn(c, llp, st, st.Initiator)
+	q, err := c.takeQP()
+	if err != nil {
+		return nil, err
+	}
+	conn, err := newConn(c, q, llp, st, st.Initiator)
 	if err != nil {
 		return nil, err
 	}

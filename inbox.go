@@ -32,8 +32,36 @@ func newInbox(depth, size int) *inbox {
 	return &inbox{depth: depth, size: size, wake: make(chan struct{}, 1)}
 }
 
-// maxFree is how many buffers an inbox keeps for reuse.
+// maxFree is how many buffers of another size than the default an inbox keeps
+// for reuse.
 const maxFree = 4
+
+// inboxPool has buffers of the default size, for all connections: one that is
+// idle keeps none.
+var inboxPool = sync.Pool{New: func() any { return new(inboxBuffer) }}
+
+type inboxBuffer [defaultRecvSize]byte
+
+func (b *inbox) newBuffer() []byte {
+	if b.size == defaultRecvSize {
+		return inboxPool.Get().(*inboxBuffer)[:]
+	}
+	if n := len(b.free); n > 0 {
+		p := b.free[n-1]
+		b.free = b.free[:n-1]
+		return p
+	}
+	return make([]byte, b.size)
+}
+
+func (b *inbox) giveBuffer(p []byte) {
+	switch {
+	case b.size == defaultRecvSize:
+		inboxPool.Put((*inboxBuffer)(p))
+	case len(b.free) < maxFree:
+		b.free = append(b.free, p)
+	}
+}
 
 // Take implements ddp.Source.
 func (b *inbox) Take(*ddp.Header) (ddp.Buffer, bool) {
@@ -46,12 +74,7 @@ func (b *inbox) Take(*ddp.Header) (ddp.Buffer, bool) {
 		b.slots = make([]inboxSlot, b.depth)
 	}
 	slot := &b.slots[b.taken%uint64(b.depth)]
-	if n := len(b.free); n > 0 {
-		slot.buf[0] = b.free[n-1]
-		b.free = b.free[:n-1]
-	} else {
-		slot.buf[0] = make([]byte, b.size)
-	}
+	slot.buf[0] = b.newBuffer()
 	token := b.taken
 	b.taken++
 	return ddp.Buffer{SG: slot.buf[:], Token: token}, true
@@ -113,9 +136,7 @@ func (b *inbox) poll(p []byte) (msg Message, ok bool, err error) {
 		return msg, true, ErrShortBuffer
 	}
 	copy(p, slot.buf[0][:msg.Length])
-	if len(b.free) < maxFree {
-		b.free = append(b.free, slot.buf[0])
-	}
+	b.giveBuffer(slot.buf[0])
 	slot.buf[0] = nil
 	b.head++
 	if b.head < b.ready || b.err != nil {

@@ -191,7 +191,8 @@ func (l *Listener) AcceptRequest(ctx context.Context) (*ConnRequest, error) {
 }
 
 // Accept waits for a peer and accepts it with the listener's Config. A peer that
-// goes away between its Request and the Reply is passed over.
+// goes away between its Request and the Reply is passed over; one that the device
+// has no resources for is rejected, and the error is [ErrLimit].
 func (l *Listener) Accept(ctx context.Context) (*Conn, error) {
 	for {
 		r, err := l.AcceptRequest(ctx)
@@ -202,6 +203,12 @@ func (l *Listener) Accept(ctx context.Context) (*Conn, error) {
 		if err == nil {
 			return c, nil
 		}
+		if errors.Is(err, ErrLimit) {
+			if nc, rerr := r.Reject(ctx, nil); rerr == nil {
+				_ = nc.Close()
+			}
+		}
+		_ = r.Close()
 		if ctx.Err() != nil || errors.Is(err, ErrLimit) {
 			return nil, err
 		}
@@ -236,7 +243,11 @@ func Server(ctx context.Context, nc net.Conn, cfg *Config) (*Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	return r.Accept(ctx, nil)
+	conn, err := r.Accept(ctx, nil)
+	if err != nil {
+		_ = r.Close()
+	}
+	return conn, err
 }
 
 // ServerRequest waits for the Request on nc and hands it up unanswered.
@@ -283,7 +294,8 @@ func (r *ConnRequest) Request() *mpa.Startup { return r.in.Request() }
 // Accept answers with a Reply and gives the connection. cfg may be nil for the
 // listener's. Nothing is sent to the peer before its first message has come
 // (RFC 5044 section 7.1.2), but work can be posted. A request is answered once:
-// of several calls all but one fail.
+// of several calls all but one fail. An error of
+// cfg, or a limit of the device, leaves it unanswered.
 func (r *ConnRequest) Accept(ctx context.Context, cfg *Config) (*Conn, error) {
 	c := r.cfg
 	if cfg != nil {
@@ -295,21 +307,33 @@ func (r *ConnRequest) Accept(ctx context.Context, cfg *Config) (*Conn, error) {
 	if c.QP != nil && c.QP.Conn() != nil {
 		return nil, ErrInUse
 	}
-	if r.answered.Swap(true) {
-		return nil, mpa.ErrAnswered
-	}
 	ctx, cancel := c.startupContext(ctx)
 	defer cancel()
-	m, err := r.in.Accept(ctx, c.options(r.RemoteAddr()))
+	o := c.options(ctx, r.LocalAddr(), r.RemoteAddr())
+	_, p, err := mpa.Answer(r.in.Request(), o)
 	if err != nil {
+		return nil, err
+	}
+	q, err := c.takeQP()
+	if err != nil {
+		return nil, err
+	}
+	if r.answered.Swap(true) {
+		q.give()
+		return nil, mpa.ErrAnswered
+	}
+	if err := c.acceptable(p); err != nil {
+		q.give()
 		_ = r.in.Close()
 		return nil, err
 	}
-	if err := c.acceptable(m.Params()); err != nil {
-		_ = m.Close()
+	m, err := r.in.Accept(ctx, o)
+	if err != nil {
+		q.give()
+		_ = r.in.Close()
 		return nil, err
 	}
-	conn, err := newMPAConn(c, m)
+	conn, err := newMPAConn(c, q, m)
 	if err != nil {
 		_ = m.Close()
 		return nil, err
@@ -322,12 +346,16 @@ func (r *ConnRequest) Accept(ctx context.Context, cfg *Config) (*Conn, error) {
 // octets, 508 to a peer of RFC 6581). The connection below is open afterwards and
 // the caller's (RFC 5044 section 7.1.2 rule 2): use or close it.
 func (r *ConnRequest) Reject(ctx context.Context, privateData []byte) (net.Conn, error) {
+	ctx, cancel := r.cfg.startupContext(ctx)
+	defer cancel()
+	o := r.cfg.options(ctx, r.LocalAddr(), r.RemoteAddr())
+	if _, err := mpa.RejectReply(r.in.Request(), o, privateData); err != nil {
+		return nil, err
+	}
 	if r.answered.Swap(true) {
 		return nil, mpa.ErrAnswered
 	}
-	ctx, cancel := r.cfg.startupContext(ctx)
-	defer cancel()
-	if err := r.in.Reject(ctx, r.cfg.options(r.RemoteAddr()), privateData); err != nil {
+	if err := r.in.Reject(ctx, o, privateData); err != nil {
 		_ = r.in.Close()
 		return nil, err
 	}

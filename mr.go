@@ -136,7 +136,7 @@ func (m *MR) Close() {
 	}
 	m.region.Deregister()
 	m.revokeWindows()
-	m.pd.used.Add(-1)
+	m.pd.leave()
 	m.pd.give(resMR, 1)
 	m.pd.give(resOctets, int64(len(m.buf)))
 }

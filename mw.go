@@ -87,7 +87,7 @@ func (w *MW) Close() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.qp != nil {
-		w.qp.pd.used.Add(-1)
+		w.qp.pd.leave()
 		w.qp.pd.give(resMR, 1)
 		w.qp = nil
 	}

@@ -163,6 +163,9 @@ func (q *QP) postRecv(wr *RecvWR) error {
 		return fmt.Errorf("%w: SG has %d elements: at most %d are allowed", ErrInvalidWR, len(wr.SG), q.cfg.MaxSGE)
 	}
 	if err := q.recvCQ.reserve(1); err != nil {
+		if q.rq.full() {
+			return fmt.Errorf("%w: %d posted", ErrRecvQueueFull, q.cfg.RecvDepth)
+		}
 		return err
 	}
 	if err := q.rq.post(wr); err != nil {
@@ -219,7 +222,7 @@ func (q *QP) release() {
 	if q.shared != nil {
 		q.shared.srq.leave()
 	}
-	q.pd.used.Add(-1)
+	q.pd.leave()
 	q.pd.give(resQP, 1)
 	q.pd.give(resEntries, int64(q.cfg.SendDepth+q.cfg.RecvDepth))
 	for _, cq := range q.ownCQs {

@@ -27,6 +27,12 @@ type recvEntry struct {
 
 func (q *recvQueue) at(i uint64) *recvEntry { return &q.entries[i%uint64(len(q.entries))] }
 
+func (q *recvQueue) full() bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.tail-q.head >= uint64(len(q.entries))
+}
+
 // post adds a buffer. Its completion's entry is reserved already.
 func (q *recvQueue) post(wr *RecvWR) error {
 	q.mu.Lock()

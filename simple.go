@@ -3,6 +3,7 @@ package iwarp
 import (
 	"context"
 	"fmt"
+	"runtime"
 
 	"github.com/go-iwarp/iwarp/rdmap"
 )
@@ -12,6 +13,8 @@ const opBarrier = Op(rdmap.WRLocal)
 // waiter is how a simple call hears of its completion.
 type waiter struct {
 	done     chan struct{} // capacity 1
+	wr       SendWR        // here and not on the stack, where both would escape
+	sg       [1][]byte
 	original uint64
 	err      error
 }
@@ -38,21 +41,20 @@ type Message struct {
 // If ctx ends first, the connection is aborted, because p is in use, and the
 // error is ctx's. The same holds for Write, Read and the other blocking calls.
 func (c *Conn) Send(ctx context.Context, p []byte) error {
-	sg := [1][]byte{p}
-	return c.do(ctx, &SendWR{Op: OpSend, SG: sg[:]})
+	return c.do(ctx, p, SendWR{Op: OpSend})
 }
 
 // SendInvalidate is Send that also invalidates the peer's STag stag, when the
 // message is delivered there.
 func (c *Conn) SendInvalidate(ctx context.Context, p []byte, stag STag) error {
-	sg := [1][]byte{p}
-	return c.do(ctx, &SendWR{Op: OpSendInvalidate, SG: sg[:], Invalidate: stag})
+	return c.do(ctx, p, SendWR{Op: OpSendInvalidate, Invalidate: stag})
 }
 
 // SendImmediate sends eight octets of Immediate Data (RFC 7306), v's most
 // significant one first.
 func (c *Conn) SendImmediate(ctx context.Context, v uint64) error {
-	return c.do(ctx, &SendWR{Op: OpImmediate, Immediate: v})
+	_, err := c.await(ctx, SendWR{Op: OpImmediate, Immediate: v}, nil)
+	return err
 }
 
 // Recv copies the next message into p, waiting for one if need be. It is for
@@ -64,6 +66,19 @@ func (c *Conn) Recv(ctx context.Context, p []byte) (Message, error) {
 	if c.qp.inbox == nil {
 		return Message{}, fmt.Errorf("%w: Recv on a QP of the program's: poll its RecvCQ instead", ErrInvalidWR)
 	}
+	if !c.polls() {
+		return c.qp.inbox.recv(ctx, p)
+	}
+	for c.polls() {
+		if msg, ok, err := c.qp.inbox.poll(p); ok {
+			return msg, err
+		}
+		c.poll()
+		runtime.Gosched()
+		if ctx.Err() != nil {
+			return Message{}, context.Cause(ctx)
+		}
+	}
 	return c.qp.inbox.recv(ctx, p)
 }
 
@@ -71,47 +86,63 @@ func (c *Conn) Recv(ctx context.Context, p []byte) (Message, error) {
 // The peer sees the octets after the next message of this connection that it
 // receives.
 func (c *Conn) Write(ctx context.Context, p []byte, to RemoteBuffer) error {
-	sg := [1][]byte{p}
-	return c.do(ctx, &SendWR{Op: OpWrite, SG: sg[:], Remote: to})
+	return c.do(ctx, p, SendWR{Op: OpWrite, Remote: to})
 }
 
 // Read reads len(p) octets of the peer's memory into p and waits until they are
 // there.
 func (c *Conn) Read(ctx context.Context, p []byte, from RemoteBuffer) error {
-	sg := [1][]byte{p}
-	return c.do(ctx, &SendWR{Op: OpRead, SG: sg[:], Remote: from})
+	return c.do(ctx, p, SendWR{Op: OpRead, Remote: from})
 }
 
 // FetchAdd adds v to the 64-bit word at the peer's address at and gives what was
 // there before (RFC 7306 section 5.1.1).
 func (c *Conn) FetchAdd(ctx context.Context, at RemoteBuffer, v uint64) (uint64, error) {
-	return c.await(ctx, &SendWR{Op: OpFetchAdd, Remote: at, Operand: v})
+	return c.await(ctx, SendWR{Op: OpFetchAdd, Remote: at, Operand: v}, nil)
 }
 
 // CompareSwap puts swap into the 64-bit word at the peer's address at if compare
 // is there, and gives what was there before (RFC 7306 section 5.1.2).
 func (c *Conn) CompareSwap(ctx context.Context, at RemoteBuffer, compare, swap uint64) (uint64, error) {
-	return c.await(ctx, &SendWR{
+	return c.await(ctx, SendWR{
 		Op: OpCompareSwap, Remote: at, Compare: compare, CompareMask: ^uint64(0), Operand: swap, OperandMask: ^uint64(0),
-	})
+	}, nil)
 }
 
-func (c *Conn) do(ctx context.Context, wr *SendWR) error {
-	_, err := c.await(ctx, wr)
+func (c *Conn) do(ctx context.Context, p []byte, wr SendWR) error {
+	_, err := c.await(ctx, wr, p)
 	return err
 }
 
-// await posts a work request of a simple call and waits for its end.
-func (c *Conn) await(ctx context.Context, wr *SendWR) (uint64, error) {
+// spinFor polls the connection until the request has completed, if it is one to
+// be polled.
+func (c *Conn) spinFor(ctx context.Context, w *waiter) {
+	for c.polls() && len(w.done) == 0 && ctx.Err() == nil {
+		c.poll()
+		runtime.Gosched()
+	}
+}
+
+// await posts a work request of a simple call, with p as its memory if it takes
+// any, and waits for its end.
+func (c *Conn) await(ctx context.Context, wr SendWR, p []byte) (uint64, error) {
 	if err := ctx.Err(); err != nil {
 		return 0, context.Cause(ctx)
 	}
 	w, _ := c.waiters.Get().(*waiter)
-	if err := c.post(wr, w); err != nil {
+	w.wr = wr
+	if len(p) > 0 {
+		w.sg[0] = p
+		w.wr.SG = w.sg[:]
+	}
+	err := c.post(&w.wr, w)
+	w.wr, w.sg[0] = SendWR{}, nil // the queue has copied them
+	if err != nil {
 		c.waiters.Put(w)
 		return 0, err
 	}
 	c.kick()
+	c.spinFor(ctx, w)
 	var cause error
 	select {
 	case <-w.done:

@@ -157,7 +157,7 @@ func (q *SRQ) Close() error {
 	}
 	if !q.closed {
 		q.closed = true
-		q.pd.used.Add(-1)
+		q.pd.leave()
 		q.pd.give(resEntries, int64(q.cfg.Depth))
 	}
 	return nil

@@ -143,7 +143,7 @@ func (c *Completion) Status() Status {
 		return StatusSuccess
 	}
 	var perr *ProtocolError
-	if errors.As(c.Err, &perr) && perr.Remote {
+	if errors.As(c.Err, &perr) && perr.Remote && !c.isRecv() {
 		switch {
 		case perr.Code == protocol.RDMAPOpcode:
 			return StatusRemoteUnsupported

@@ -132,13 +132,24 @@ func (c *Conn) Close() error { return c.nc.Close() }
 
 // Abort closes the conn below with a reset where it can.
 func (c *Conn) Abort() error {
-	switch a := c.nc.(type) {
-	case interface{ Abort() error }:
-		return a.Abort()
-	case interface{ SetLinger(sec int) error }:
-		_ = a.SetLinger(0)
+	nc := c.nc
+	for {
+		switch a := nc.(type) {
+		case interface{ Abort() error }:
+			return a.Abort()
+		case interface{ SetLinger(sec int) error }:
+			_ = a.SetLinger(0)
+		case interface{ NetConn() net.Conn }:
+			// TLS: what it says when it closes would look like a graceful end.
+			if nc = a.NetConn(); nc != nil {
+				continue
+			}
+		}
+		if nc != c.nc && nc != nil {
+			_ = nc.Close()
+		}
+		return c.nc.Close()
 	}
-	return c.nc.Close()
 }
 
 // MaySend reports whether FPDUs may be sent. A Responder may not until it has

@@ -6,6 +6,7 @@ import (
 	"net"
 	"testing"
 
+	"github.com/go-iwarp/iwarp/ddp"
 	"github.com/go-iwarp/iwarp/iwarptest"
 	"github.com/go-iwarp/iwarp/protocol"
 	"github.com/go-iwarp/iwarp/rdmap"
@@ -275,4 +276,41 @@ func TestStopSend(t *testing.T) {
 		t.Errorf("a flushed request keeps what it was: %+v", e.done)
 	}
 	e.wantDone("flushed", "1! 2!")
+}
+
+// Shows: RDMAP-8.1.1-04
+// The sinks of Reads take STags of the table; the end of the stream gives them
+// back, whichever end it is.
+func TestSinksGiveTheirSTagsBack(t *testing.T) {
+	for _, graceful := range []bool{true, false} {
+		table := ddp.NewTable(2)
+		e := newEnd(t, func(c *rdmap.Config) { c.Table = table })
+		for i := range uint64(2) {
+			e.post(read(i, guarded(t, 1)))
+		}
+		a := e.wantRead("first", 1, 1, 0x11223344, 0x1000)
+		b := e.wantRead("second", 2, 1, 0x11223344, 0x1000)
+		if _, err := table.Register(ddp.RegionConfig{PD: 1}); err == nil {
+			t.Fatal("the table should be full")
+		}
+		if graceful {
+			e.deliver(iwarptest.ReadResponse(a, 0, []byte{1}), iwarptest.ReadResponse(b, 0, []byte{1}))
+			e.s.CloseSend()
+			if p := e.transmit(); p != rdmap.Finished {
+				t.Fatalf("progress %v", p)
+			}
+		} else {
+			e.s.Fail(&protocol.Error{Code: protocol.MPAConnectionLost}, false)
+			e.transmit()
+		}
+		e.s.StopReceive()
+		for range 2 {
+			if _, err := table.Register(ddp.RegionConfig{PD: 1}); err != nil {
+				t.Errorf("graceful %v: %v", graceful, err)
+			}
+		}
+		if len(e.done) != 2 {
+			t.Errorf("%d completions", len(e.done))
+		}
+	}
 }

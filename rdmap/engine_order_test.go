@@ -84,6 +84,8 @@ func TestResponseBeforeTheLLPHasTheRequest(t *testing.T) {
 // Shows: RDMAP-6.1-03, RDMAP-6.1-04, RDMAP-8.1.1-11, EXT-5.2-01, RDMAP-5.5-08
 func TestReadBeyondORDWaits(t *testing.T) {
 	e := newEnd(t, ord(2))
+	e.deliver(iwarptest.Write(1, 0, nil))
+	e.s.Wake() // of the first segment
 	e.post(read(1, make([]byte, 1)))
 	e.post(rdmap.Request{ID: 2, Op: rdmap.WRFetchAdd, STag: 7})
 	e.post(read(3, nil))
@@ -129,7 +131,11 @@ func TestFence(t *testing.T) {
 	}
 	for _, s := range sinks {
 		e.wantIdle("Reads are outstanding")
+		e.s.Wake()
 		e.deliver(iwarptest.ReadResponse(s, 0, []byte{1}))
+	}
+	if !e.s.Wake() {
+		t.Error("the send owner is not woken for what the fence held back")
 	}
 	e.wantSegment("all Reads are done", iwarptest.Send(1, []byte("fenced")))
 	e.wantSegment("and the rest", iwarptest.Send(2, []byte("behind")))

@@ -128,6 +128,10 @@ func TestResponderIsSilentBeforeTheFirstSegment(t *testing.T) {
 	e.s.StopReceive()
 	e.wantDone("flushed", "1!")
 
+	e = newEnd(t, responder) // whatever the LLP allows
+	e.s.Fail(&protocol.Error{Code: protocol.MPACRC}, true)
+	e.wantIdle("nor if the LLP would take it")
+
 	e = newEnd(t)
 	e.s.Fail(&protocol.Error{Code: protocol.MPACRC}, true)
 	e.wantTerminate("an initiator may always send", protocol.MPACRC, nil)

@@ -1,0 +1,229 @@
+package iwarp
+
+import (
+	"errors"
+	"io"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/go-iwarp/iwarp/mpa"
+	"github.com/go-iwarp/iwarp/protocol"
+)
+
+// receiveLoop is the receive goroutine. It ends when no more octets will come.
+func (c *Conn) receiveLoop() {
+	if c.poller != nil {
+		c.receiveBesidePollers()
+	} else {
+		for !c.received(c.llp.Receive(c.place)) {
+		}
+	}
+	c.stream.StopReceive()
+	c.endReceives()
+	c.kick()
+	c.halfEnded()
+}
+
+// place hands a segment to the stream.
+func (c *Conn) placeSegment(order uint64, seg []byte) error {
+	if err := c.stream.Receive(order, seg); err != nil {
+		return err
+	}
+	return nil
+}
+
+// received deals with what a call of Receive has done, and reports whether no
+// more octets will come.
+func (c *Conn) received(err error) (over bool) {
+	if err != nil && c.dropped.Load() {
+		err = io.EOF
+	}
+	over = err != nil && c.receiveEnded(err)
+	if c.stream.Failed() {
+		// Nothing is placed any more; what comes is swallowed until the peer's FIN,
+		// since a reset would destroy a Terminate on its way.
+		c.stream.StopReceive()
+		c.endReceives()
+	}
+	if c.stream.Wake() {
+		c.kick()
+	}
+	return over
+}
+
+// receiveEnded handles an error of Receive and reports whether no more octets
+// will come.
+func (c *Conn) receiveEnded(err error) bool {
+	if errors.Is(err, io.EOF) {
+		if c.stream.PeerClosed() != nil {
+			c.failed()
+		}
+		if !c.llp.MaySend() {
+			c.neverOpen.Store(true) // the kick that follows looks at it
+		}
+		return true
+	}
+	var perr *ProtocolError
+	if !errors.As(err, &perr) {
+		perr = &ProtocolError{Code: protocol.MPAConnectionLost, Section: "RFC 5044 section 8", Err: err}
+	}
+	gone := perr.Code == protocol.MPAConnectionLost
+	if !perr.Remote {
+		c.stream.Fail(perr, !gone)
+	}
+	c.failed()
+	return gone
+}
+
+// endReceives completes all receives, and Recv, with the reason why nothing will
+// come any more. The owner of the receive side calls it when it places nothing
+// more.
+func (c *Conn) endReceives() {
+	c.recvEnd.Do(func() {
+		err := c.stream.Err()
+		if err == nil {
+			err = io.EOF
+		}
+		c.qp.endReceives(err)
+	})
+}
+
+// poller lets callers that poll for completions receive by themselves, which
+// spares them the wake-up by another goroutine: see Config.Polling. The receive
+// goroutine and the pollers pass the receive side to each other.
+type poller struct {
+	m     *mpa.Conn
+	owner sync.Mutex    // held by whoever receives
+	polls atomic.Uint64 // how often somebody has polled
+	over  bool          // no more octets will come; under owner
+	ended chan struct{} // closed then
+	off   atomic.Bool   // the conn below cannot be polled
+
+	mu     sync.Mutex
+	parked parkState
+}
+
+type parkState uint8
+
+const (
+	notParked   parkState = iota
+	parked                // the receive goroutine waits in Receive
+	interrupted           // a poller has woken it with a deadline
+)
+
+// pollPause is how long the receive goroutine leaves the connection to pollers
+// after it has last seen one.
+const pollPause = 2 * time.Millisecond
+
+// aDeadlineAgo has passed on every clock.
+var aDeadlineAgo = time.Unix(1, 0)
+
+// receiveBesidePollers is the receive goroutine of a connection that is polled:
+// it waits for octets as long as nobody polls, and stands aside while somebody
+// does.
+func (c *Conn) receiveBesidePollers() {
+	p := c.poller
+	for {
+		p.owner.Lock()
+		if p.over {
+			p.owner.Unlock()
+			return
+		}
+		p.park()
+		err := c.llp.Receive(c.place)
+		woken := p.unpark()
+		if !woken || !isTimeout(err) {
+			if c.received(err) {
+				p.owner.Unlock()
+				return
+			}
+		}
+		p.owner.Unlock()
+		if woken {
+			p.standAside()
+		}
+	}
+}
+
+func (p *poller) park() {
+	p.mu.Lock()
+	p.parked = parked
+	p.mu.Unlock()
+}
+
+// unpark reports whether a poller has interrupted the wait.
+func (p *poller) unpark() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	woken := p.parked == interrupted
+	p.parked = notParked
+	if woken {
+		_ = p.m.SetReadDeadline(time.Time{})
+	}
+	return woken
+}
+
+// interrupt wakes the receive goroutine if it waits for octets.
+func (p *poller) interrupt() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.parked == parked {
+		p.parked = interrupted
+		_ = p.m.SetReadDeadline(aDeadlineAgo)
+	}
+}
+
+// standAside returns when nobody has polled for a while.
+func (p *poller) standAside() {
+	timer := time.NewTimer(pollPause)
+	defer timer.Stop()
+	for last := p.polls.Load(); ; {
+		select {
+		case <-timer.C:
+		case <-p.ended:
+			return
+		}
+		now := p.polls.Load()
+		if now == last {
+			return
+		}
+		last = now
+		timer.Reset(pollPause)
+	}
+}
+
+// poll receives what has arrived, without waiting, on behalf of a caller that
+// looks for completions.
+func (c *Conn) poll() {
+	p := c.poller
+	if p == nil || p.off.Load() {
+		return
+	}
+	p.polls.Add(1)
+	if !p.owner.TryLock() {
+		p.interrupt()
+		return
+	}
+	defer p.owner.Unlock()
+	if p.over {
+		return
+	}
+	some, err := p.m.TryReceive(c.place)
+	if errors.Is(err, errors.ErrUnsupported) {
+		p.off.Store(true)
+		return
+	}
+	if (some || err != nil) && c.received(err) {
+		p.over = true
+		close(p.ended)
+	}
+}
+
+// polls reports whether callers receive by themselves.
+func (c *Conn) polls() bool { return c.poller != nil && !c.poller.off.Load() }
+
+func isTimeout(err error) bool {
+	var t interface{ Timeout() bool }
+	return errors.As(err, &t) && t.Timeout()
+}

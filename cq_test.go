@@ -1,0 +1,196 @@
+package iwarp_test
+
+import (
+	"context"
+	"errors"
+	"net"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-iwarp/iwarp"
+)
+
+// A completion queue never overflows: posts are refused instead, and work again
+// when completions have been polled.
+// Shows: RDMAP-8.1.1-10, RDMAP-8.1.2-04
+func TestCQFull(t *testing.T) {
+	d := newDevice(t, nil)
+	cq := must(d.NewCQ(4))(t)
+	if cq.Depth() != 4 {
+		t.Errorf("depth %d", cq.Depth())
+	}
+	pd := must(d.AllocPD())(t)
+	a := must(pd.NewQP(&iwarp.QPConfig{SendCQ: cq, RecvCQ: cq}))(t)
+	other := must(pd.NewQP(nil))(t)
+	tcpPair(t, &iwarp.Config{QP: a}, nil)
+	tcpPair(t, &iwarp.Config{QP: other}, nil)
+	w := iwarp.SendWR{Op: iwarp.OpWrite}
+	check(t, "PostRecv", a.PostRecv(iwarp.RecvWR{}))
+	err := a.PostSend(w, w, w, w)
+	var perr *iwarp.PostError
+	if !errors.As(err, &perr) || perr.Index != 3 || !errors.Is(err, iwarp.ErrCQFull) {
+		t.Fatalf("PostSend: %v", err)
+	}
+	if err := a.PostRecv(iwarp.RecvWR{}); !errors.Is(err, iwarp.ErrCQFull) {
+		t.Fatalf("PostRecv: %v", err)
+	}
+	collect(t, cq, 3)
+	check(t, "PostSend after Poll", a.PostSend(w, w))
+	w.Unsignaled = true
+	check(t, "PostSend", a.PostSend(w))
+	collect(t, cq, 2)
+	check(t, "Drain", a.Conn().Drain(testContext(t))) // the unsignaled one gave its entry back
+	w.Unsignaled = false
+	check(t, "PostSend", a.PostSend(w, w, w))
+	collect(t, cq, 3)
+	// A bad request gives its entry back too.
+	for range 10 {
+		_ = a.PostSend(iwarp.SendWR{Op: 77})
+	}
+	check(t, "PostSend", a.PostSend(w, w, w))
+	// The QP that does not use the queue has not noticed.
+	check(t, "PostSend on another QP", other.PostSend(w))
+	collect(t, other.SendCQ(), 1)
+}
+
+func TestCQWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cq := must(newDevice(t, nil).NewCQ(4))(t)
+		var c [4]iwarp.Completion
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		start := time.Now()
+		if n, err := cq.Wait(ctx, c[:]); n != 0 || !errors.Is(err, context.DeadlineExceeded) || time.Since(start) != time.Minute {
+			t.Errorf("Wait: %d, %v after %v", n, err, time.Since(start))
+		}
+		if n, err := cq.Wait(ctx, nil); n != 0 || err != nil {
+			t.Errorf("Wait for nothing: %d, %v", n, err)
+		}
+		closed := make(chan error)
+		go func() {
+			_, err := cq.Wait(context.Background(), c[:])
+			closed <- err
+		}()
+		synctest.Wait()
+		cq.Close()
+		if err := <-closed; !errors.Is(err, net.ErrClosed) {
+			t.Errorf("Wait on a queue that is closed: %v", err)
+		}
+		if n := cq.Poll(c[:]); n != 0 {
+			t.Errorf("Poll of a closed queue: %d", n)
+		}
+	})
+}
+
+// R63: many waiters on one queue; no wake-up is lost and no completion doubled.
+func TestCQManyWaiters(t *testing.T) {
+	const depth, waiters = 64, 8
+	total := 100_000
+	if raceEnabled || testing.Short() {
+		total = 20_000
+	}
+	d := newDevice(t, nil)
+	cq := must(d.NewCQ(depth))(t)
+	a := newQP(t, d, &iwarp.QPConfig{SendCQ: cq, SendDepth: depth})
+	tcpPair(t, &iwarp.Config{QP: a}, nil)
+	ctx, cancel := context.WithCancel(testContext(t))
+	defer cancel()
+	seen := make([]atomic.Int32, total)
+	tokens := make(chan struct{}, depth)
+	var got atomic.Int64
+	var wg sync.WaitGroup
+	for i := range waiters {
+		wg.Go(func() {
+			c := make([]iwarp.Completion, 1+i%3)
+			for {
+				n, err := cq.Wait(ctx, c)
+				if err != nil {
+					return
+				}
+				for _, c := range c[:n] {
+					seen[c.ID].Add(1)
+					<-tokens
+				}
+				if got.Add(int64(n)) == int64(total) {
+					cancel()
+				}
+			}
+		})
+	}
+	for i := range total {
+		tokens <- struct{}{}
+		if err := a.PostSend(iwarp.SendWR{ID: uint64(i), Op: iwarp.OpWrite}); err != nil {
+			t.Fatalf("post %d: %v", i, err)
+		}
+	}
+	wg.Wait()
+	if got.Load() != int64(total) {
+		t.Fatalf("%d of %d completions: a wake-up was lost", got.Load(), total)
+	}
+	for i := range seen {
+		if n := seen[i].Load(); n != 1 {
+			t.Fatalf("request %d completed %d times", i, n)
+		}
+	}
+}
+
+// Shows: RDMAP-5.3-09
+func TestCQEvents(t *testing.T) {
+	a, b := qpPair(t, nil, nil)
+	for i := range 6 {
+		check(t, "PostRecv", b.PostRecv(iwarp.RecvWR{ID: uint64(i)}))
+	}
+	cq := b.RecvCQ()
+	send := func(solicited bool) {
+		t.Helper()
+		check(t, "PostSend", a.PostSend(iwarp.SendWR{Op: iwarp.OpSend, Solicited: solicited}))
+	}
+	event := func() {
+		t.Helper()
+		select {
+		case <-cq.Events():
+		case <-time.After(patience):
+			t.Fatal("no event")
+		}
+	}
+	none := func() {
+		t.Helper()
+		select {
+		case <-cq.Events():
+			t.Fatal("an event that nobody asked for")
+		default:
+		}
+	}
+	send(true)
+	collect(t, cq, 1)
+	none()
+	cq.Arm(false)
+	send(false)
+	event()
+	collect(t, cq, 1)
+	send(false)
+	collect(t, cq, 1)
+	none()
+	cq.Arm(true)
+	send(false)
+	collect(t, cq, 1)
+	none()
+	send(true)
+	event()
+	collect(t, cq, 1)
+	// An error is as good as a solicited event.
+	cq.Arm(true)
+	a.Conn().Abort()
+	event()
+	if c := collect(t, cq, 1)[0]; c.Err == nil {
+		t.Error("no error in the last completion")
+	}
+	// To arm for any and then for solicited does not take the first wish back.
+	cq.Arm(false)
+	cq.Arm(true)
+	check(t, "PostRecv", b.PostRecv(iwarp.RecvWR{}))
+	event()
+}

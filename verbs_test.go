@@ -1,0 +1,527 @@
+package iwarp_test
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"testing"
+	"testing/synctest"
+
+	"github.com/go-iwarp/iwarp"
+	"github.com/go-iwarp/iwarp/iwarptest"
+	"github.com/go-iwarp/iwarp/protocol"
+	"github.com/go-iwarp/iwarp/rdmap"
+)
+
+// All operations posted as one list complete in order, with their id and opcode,
+// and land where they should.
+// Shows: RDMAP-5.5-08, RDMAP-5.5-10, RDMAP-5.3-05, RDMAP-5.3-08, RDMAP-5.1-05, EXT-5.2.1-11
+func TestPostSendAll(t *testing.T) {
+	a, b := qpPair(t, nil, nil)
+	recvs := [][]byte{make([]byte, 100), make([]byte, 100), nil}
+	for i, r := range recvs {
+		check(t, "PostRecv", b.PostRecv(iwarp.RecvWR{ID: uint64(100 + i), SG: [][]byte{r[:len(r)/3], r[len(r)/3:]}}))
+	}
+	g := newGuarded(1000)
+	mr := must(b.PD().RegisterMR(g.mem, iwarp.RemoteRead|iwarp.RemoteWrite|iwarp.RemoteAtomic, &iwarp.MROptions{QP: b, Base: 1 << 40}))(t)
+	defer mr.Close()
+	other := must(b.PD().RegisterMR(make([]byte, 8), iwarp.RemoteRead, &iwarp.MROptions{QP: b}))(t)
+	defer other.Close()
+	mine := must(a.PD().RegisterMR(make([]byte, 8), iwarp.RemoteRead, &iwarp.MROptions{QP: a}))(t)
+	defer mine.Close()
+	x, y, z := make([]byte, 3), make([]byte, 4), make([]byte, 5)
+	inline := []byte("inline")
+	wrs := []iwarp.SendWR{
+		{ID: 1, Op: iwarp.OpWrite, SG: [][]byte{[]byte("abc"), nil, []byte("defghijkl")}, Remote: mr.Remote(10)},
+		{ID: 2, Op: iwarp.OpRead, SG: [][]byte{x, y, z}, Remote: mr.Remote(10)},
+		{ID: 3, Op: iwarp.OpFetchAdd, Remote: mr.Remote(512), Operand: 7},
+		{ID: 4, Op: iwarp.OpCompareSwap, Remote: mr.Remote(512), Compare: 7, CompareMask: ^uint64(0), Operand: 9, OperandMask: ^uint64(0)},
+		{ID: 5, Op: iwarp.OpSend, SG: [][]byte{[]byte("one "), []byte("two")}},
+		{ID: 6, Op: iwarp.OpSendInvalidate, SG: [][]byte{inline}, Inline: true, Invalidate: other.STag(), Solicited: true},
+		{ID: 7, Op: iwarp.OpImmediate, Immediate: 42},
+		{ID: 8, Op: iwarp.OpInvalidate, Invalidate: mine.STag()},
+		{ID: 9, Op: iwarp.OpWrite, SG: [][]byte{[]byte("quiet")}, Remote: mr.Remote(100), Unsignaled: true},
+		{ID: 10, Op: iwarp.OpRead, SG: [][]byte{make([]byte, 1)}, Remote: mr.Remote(0), Fence: true},
+	}
+	check(t, "PostSend", a.PostSend(wrs...))
+	copy(inline, "broken")
+	lengths := map[uint64]uint32{1: 12, 2: 12, 3: 8, 4: 8, 5: 7, 6: 6, 7: 8, 10: 1}
+	got := collect(t, a.SendCQ(), 9)
+	for i, c := range got {
+		want := wrs[i]
+		if i == 8 {
+			want = wrs[9] // the ninth is unsignaled
+		}
+		if c.ID != want.ID || c.Op != want.Op || c.Err != nil || c.Status() != iwarp.StatusSuccess || c.QP != a || c.Length != lengths[c.ID] {
+			t.Errorf("completion %d: %+v, want that of %v", i, c, want.Op)
+		}
+	}
+	if got[2].Original != 0 || got[3].Original != 7 || binary.NativeEndian.Uint64(g.mem[512:]) != 9 {
+		t.Errorf("atomics found %d and %d and left %d", got[2].Original, got[3].Original, binary.NativeEndian.Uint64(g.mem[512:]))
+	}
+	if s := string(x) + string(y) + string(z); s != "abcdefghijkl" || string(g.mem[10:22]) != s || string(g.mem[100:105]) != "quiet" {
+		t.Errorf("read %q", s)
+	}
+	if mine.Valid() || other.Valid() || !mr.Valid() {
+		t.Errorf("valid: mine %v, other %v, mr %v", mine.Valid(), other.Valid(), mr.Valid())
+	}
+	g.check(t)
+	rc := collect(t, b.RecvCQ(), 3)
+	for i, want := range []iwarp.Completion{
+		{ID: 100, QP: b, Op: iwarp.OpRecv, Length: 7},
+		{ID: 101, QP: b, Op: iwarp.OpRecv, Length: 6, Solicited: true, Invalidated: other.STag()},
+		{ID: 102, QP: b, Op: iwarp.OpRecvImmediate, Length: 8, Immediate: 42},
+	} {
+		if rc[i] != want {
+			t.Errorf("receive %d: %+v\nwant %+v", i, rc[i], want)
+		}
+	}
+	if !bytes.HasPrefix(recvs[0], []byte("one two\x00")) || !bytes.HasPrefix(recvs[1], []byte("inline\x00")) {
+		t.Errorf("received %.10q, %.10q", recvs[0], recvs[1])
+	}
+}
+
+// R52: a bad request in a list is named, those before it were posted.
+func TestPostErrors(t *testing.T) {
+	a, b := qpPair(t, &iwarp.QPConfig{MaxSGE: 2, SendDepth: 8}, &iwarp.QPConfig{MaxSGE: 2, RecvDepth: 3})
+	ok := iwarp.SendWR{ID: 1, Op: iwarp.OpWrite}
+	for _, c := range []struct {
+		bad   iwarp.SendWR
+		words []string
+	}{
+		{iwarp.SendWR{Op: 99}, []string{"Op", "99"}},
+		{iwarp.SendWR{}, []string{"Op", "0"}},
+		{iwarp.SendWR{Op: iwarp.OpSend, SG: make([][]byte, 3)}, []string{"SG", "3 elements", "at most 2"}},
+		{iwarp.SendWR{Op: iwarp.OpSend, Inline: true, SG: [][]byte{make([]byte, 1025)}}, []string{"Inline", "1025", "1024"}},
+		{iwarp.SendWR{Op: iwarp.OpRead, Inline: true, SG: [][]byte{make([]byte, 1)}}, []string{"Inline"}},
+		{iwarp.SendWR{Op: iwarp.OpWrite, SG: [][]byte{make([]byte, 2)}, Remote: iwarp.RemoteBuffer{TO: ^uint64(0)}}, []string{"TO", "wrap"}},
+		{iwarp.SendWR{Op: iwarp.OpFetchAdd, SG: [][]byte{make([]byte, 8)}}, []string{"SG"}},
+	} {
+		err := a.PostSend(ok, ok, c.bad, ok)
+		var perr *iwarp.PostError
+		if !errors.As(err, &perr) || perr.Index != 2 || !errors.Is(err, iwarp.ErrInvalidWR) {
+			t.Errorf("%v: error %v, want index 2 and ErrInvalidWR", c.bad.Op, err)
+			continue
+		}
+		wantWords(t, err, c.words...)
+		collect(t, a.SendCQ(), 2)
+	}
+	r := iwarp.RecvWR{SG: [][]byte{nil}}
+	err := b.PostRecv(r, r, iwarp.RecvWR{SG: make([][]byte, 3)}, r)
+	var perr *iwarp.PostError
+	if !errors.As(err, &perr) || perr.Index != 2 || !errors.Is(err, iwarp.ErrInvalidWR) {
+		t.Errorf("PostRecv: %v", err)
+	}
+	err = b.PostRecv(r, r)
+	if !errors.As(err, &perr) || perr.Index != 1 || !errors.Is(err, iwarp.ErrRecvQueueFull) {
+		t.Errorf("PostRecv beyond the depth: %v", err)
+	}
+	// The connection has not noticed anything.
+	check(t, "Send", a.PostSend(iwarp.SendWR{ID: 77, Op: iwarp.OpSend}))
+	if c := collect(t, a.SendCQ(), 1)[0]; c.ID != 77 || c.Err != nil {
+		t.Errorf("%+v", c)
+	}
+	// Calls on the wrong kind of QP.
+	x, _ := tcpPair(t, nil, nil)
+	if err := x.QP().PostRecv(r); !errors.Is(err, iwarp.ErrInvalidWR) {
+		t.Errorf("PostRecv on a QP of the library: %v", err)
+	}
+	if _, err := a.Conn().Recv(testContext(t), nil); !errors.Is(err, iwarp.ErrInvalidWR) {
+		t.Errorf("Recv on a QP of the program: %v", err)
+	}
+	q := newQP(t, newDevice(t, nil), nil)
+	if err := q.PostSend(ok); !errors.Is(err, iwarp.ErrNotConnected) || q.Conn() != nil {
+		t.Errorf("PostSend before there is a connection: %v", err)
+	}
+}
+
+// R64: a full send queue refuses, nothing is lost, and it works again after a
+// completion.
+func TestSendQueueFull(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const depth = 5
+		x, y := pipe(nil)
+		d := newDevice(t, nil)
+		qp := newQP(t, d, &iwarp.QPConfig{SendDepth: depth})
+		p := iwarptest.NewPeer(t, y)
+		done := make(chan *iwarp.Conn, 1)
+		go func() {
+			c, err := iwarp.Client(testContext(t), x, &iwarp.Config{QP: qp, RTR: iwarp.RTRNone, ORD: 1})
+			if err != nil {
+				t.Error(err)
+			}
+			done <- c
+		}()
+		p.Respond("startup", iwarptest.Reply(iwarptest.FlagC|iwarptest.FlagS, 2, iwarptest.Enhanced(32, 32, nil)))
+		c := <-done
+		defer c.Abort()
+		sink := make([]byte, 4)
+		read := iwarp.SendWR{Op: iwarp.OpRead, SG: [][]byte{sink}}
+		for i := range depth {
+			read.ID = uint64(i)
+			check(t, "PostSend", qp.PostSend(read))
+		}
+		if err := qp.PostSend(read); !errors.Is(err, iwarp.ErrSendQueueFull) {
+			t.Fatalf("post beyond the depth: %v", err)
+		}
+		// ORD is 1: one Read Request only, then nothing (RDMAP-6.1-04).
+		for i := range depth {
+			req := p.Frame("the next Read Request")
+			p.WantIdle("a Read beyond ORD waits")
+			p.Send(iwarptest.ReadResponse(binary.BigEndian.Uint32(req[18:]), binary.BigEndian.Uint64(req[22:]), []byte{1, 2, 3, byte(i)}))
+			if got := collect(t, qp.SendCQ(), 1)[0]; got.ID != uint64(i) || got.Err != nil || sink[3] != byte(i) {
+				t.Fatalf("completion %+v", got)
+			}
+			if i == 0 {
+				read.ID = depth
+				check(t, "PostSend after a completion", qp.PostSend(read))
+			}
+		}
+		p.Frame("the Read that was refused at first")
+	})
+}
+
+// R39: a fence holds until all earlier Reads are done.
+// Shows: RDMAP-5.5-07
+func TestFence(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, p := clientOfPeer(t, nil)
+		qp := c.QP()
+		read := iwarp.SendWR{Op: iwarp.OpRead, SG: [][]byte{make([]byte, 4)}}
+		check(t, "PostSend", qp.PostSend(read, read, read, read, iwarp.SendWR{Op: iwarp.OpSend, Fence: true}, iwarp.SendWR{Op: iwarp.OpWrite}))
+		var reqs [][]byte
+		for range 4 {
+			reqs = append(reqs, p.Frame("a Read Request"))
+		}
+		for _, r := range reqs {
+			p.WantIdle("the fenced Send waits")
+			p.Send(iwarptest.ReadResponse(binary.BigEndian.Uint32(r[18:]), 0, make([]byte, 4)))
+		}
+		p.WantFrame("the fenced Send", iwarptest.Send(1, nil))
+		p.WantFrame("what was posted after it", iwarptest.Write(0, 0, nil))
+		for _, c := range collect(t, qp.SendCQ(), 6) {
+			check(t, "completion", c.Err)
+		}
+	})
+}
+
+// Device limits are queryable; a post at the limit works and one beyond it fails
+// and says so (R67).
+// Shows: DDP-8.3.2-02, DDP-8.3.2-05, RDMAP-8.1.2-05
+func TestDeviceLimits(t *testing.T) {
+	d := newDevice(t, &iwarp.DeviceConfig{MaxPD: 2, MaxQP: 2, MaxCQ: 5, MaxMR: 2, MaxCQE: 10, MaxWR: 6, MaxSGE: 3, MaxRead: 4})
+	l := d.Limits()
+	if l.MaxPD != 2 || l.MaxQP != 2 || l.MaxCQ != 5 || l.MaxMR != 2 || l.MaxCQE != 10 || l.MaxWR != 6 || l.MaxSGE != 3 || l.MaxRead != 4 ||
+		l.MaxInline < 64 || l.MaxMessage != 1<<32-1 {
+		t.Fatalf("limits %+v", l)
+	}
+	limit := func(what string, err error) {
+		t.Helper()
+		if !errors.Is(err, iwarp.ErrLimit) {
+			t.Errorf("%s beyond the limit: %v", what, err)
+		}
+	}
+	pd, pd2 := must(d.AllocPD())(t), must(d.AllocPD())(t)
+	_, err := d.AllocPD()
+	limit("PD", err)
+	check(t, "PD.Close", pd2.Close())
+	check(t, "PD.Close again", pd2.Close())
+	pd2 = must(d.AllocPD())(t)
+
+	_, err = d.NewCQ(11)
+	limit("CQ depth", err)
+	_, err = d.NewCQ(0)
+	limit("CQ depth 0", err)
+	for _, c := range []iwarp.QPConfig{{SendDepth: 7}, {RecvDepth: 7}, {MaxSGE: 4}, {SendDepth: -1}} {
+		_, err = pd.NewQP(&c)
+		limit("QP capacity", err)
+	}
+	q1, q2 := must(pd.NewQP(&iwarp.QPConfig{SendDepth: 6, RecvDepth: 6, MaxSGE: 3}))(t), must(pd.NewQP(nil))(t)
+	_, err = pd.NewQP(nil)
+	limit("QP", err)
+	cq := must(d.NewCQ(10))(t)
+	_, err = d.NewCQ(1)
+	limit("CQ", err)
+	cq.Close()
+	cq.Close()
+
+	m1, m2 := must(pd.RegisterMR(nil, 0, nil))(t), must(pd.RegisterMR(make([]byte, 1), iwarp.RemoteRead, nil))(t)
+	_, err = pd.RegisterMR(nil, 0, nil)
+	limit("MR", err)
+	if err := pd.Close(); !errors.Is(err, iwarp.ErrInUse) {
+		t.Errorf("PD in use: %v", err)
+	}
+	m1.Close()
+	m1.Close()
+	m2.Close()
+	if _, err := pd2.RegisterMR(nil, 0, &iwarp.MROptions{QP: q1}); err == nil {
+		t.Error("a region was bound to a QP of another domain")
+	}
+	for i := range 7 {
+		err := q1.PostRecv(iwarp.RecvWR{SG: make([][]byte, 3)})
+		if (err != nil) != (i == 6) {
+			t.Errorf("PostRecv %d: %v", i, err)
+		}
+	}
+	if _, err := iwarp.Dial(t.Context(), "tcp", "127.0.0.1:1", &iwarp.Config{Device: d, IRD: 5}); !errors.Is(err, iwarp.ErrLimit) {
+		t.Errorf("IRD beyond the limit: %v", err)
+	}
+	for _, q := range []*iwarp.QP{q1, q2} {
+		check(t, "QP.Close", q.Close())
+		check(t, "QP.Close again", q.Close())
+	}
+	for _, c := range collect(t, q1.RecvCQ(), 6) {
+		if !errors.Is(c.Err, iwarp.ErrFlushed) {
+			t.Errorf("receive of a QP that was closed: %v", c.Err)
+		}
+	}
+	check(t, "PD.Close", pd.Close())
+	check(t, "PD.Close", pd2.Close())
+	if u := d.Use(); u.PDs != 0 || u.QPs != 0 || u.CQs != 0 || u.MRs != 0 {
+		t.Errorf("left in use: %+v", u)
+	}
+}
+
+// A QP serves one connection.
+func TestQPInUse(t *testing.T) {
+	a, _ := qpPair(t, nil, nil)
+	x, y := pipe(nil)
+	go func() { _, _ = iwarp.Server(t.Context(), y, nil) }()
+	if _, err := iwarp.Client(testContext(t), x, &iwarp.Config{QP: a}); !errors.Is(err, iwarp.ErrInUse) {
+		t.Errorf("a QP with a connection: %v", err)
+	}
+	_ = x.Close()
+	if got := a.Conn().QP(); got != a || a.Conn().PD() != a.PD() || a.PD().Device() == nil {
+		t.Error("Conn, QP and PD do not know each other")
+	}
+}
+
+// R46: the rights of a region, one by one, against Write, Read and atomics.
+// Shows: RDMAP-8.1.1-05, DDP-8.3.1-04, DDP-7.1-08, RDMAP-7.2-11
+func TestRights(t *testing.T) {
+	type op struct {
+		op   iwarp.Op
+		need iwarp.Access
+		code protocol.Code
+	}
+	ops := []op{
+		{iwarp.OpWrite, iwarp.RemoteWrite, protocol.DDPTaggedInvalidSTag},
+		{iwarp.OpRead, iwarp.RemoteRead, protocol.RDMAPAccess},
+		{iwarp.OpFetchAdd, iwarp.RemoteAtomic, protocol.RDMAPAccess},
+	}
+	for bits := range 8 {
+		var access iwarp.Access
+		for i, right := range []iwarp.Access{iwarp.RemoteRead, iwarp.RemoteWrite, iwarp.RemoteAtomic} {
+			if bits>>i&1 != 0 {
+				access |= right
+			}
+		}
+		for _, o := range ops {
+			t.Run(fmt.Sprintf("%v/%v", access, o.op), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					x, y := pipe(nil)
+					a, b := startOn(t, x, y, nil, nil)
+					g := newGuarded(64)
+					mr := must(b.RegisterMR(g.mem, access))(t)
+					wr := iwarp.SendWR{Op: o.op, Remote: mr.Remote(8), Operand: 1}
+					if o.op != iwarp.OpFetchAdd {
+						wr.SG = [][]byte{[]byte("12345678")}
+					}
+					check(t, "PostSend", a.QP().PostSend(wr, iwarp.SendWR{Op: iwarp.OpRead}))
+					c := collect(t, a.QP().SendCQ(), 2)
+					if access&o.need != 0 {
+						check(t, "allowed", c[0].Err)
+						check(t, "allowed", c[1].Err)
+						return
+					}
+					wantCode(t, c[1].Err, o.code, true)
+					if c[1].Status() == iwarp.StatusSuccess {
+						t.Error("success")
+					}
+					wantDone(t, b)
+					wantCode(t, b.Err(), o.code, false)
+					g.checkUntouched(t)
+				})
+			})
+		}
+	}
+}
+
+// What the program does with a region takes effect at once.
+// Shows: RDMAP-8.1.1-04, RDMAP-8.1.1-06, DDP-8.3-01, DDP-8.3-02, DDP-8.3.1-05
+func TestRegionChanges(t *testing.T) {
+	for name, c := range map[string]struct {
+		change func(*iwarp.MR)
+		code   protocol.Code // 0: still allowed
+	}{
+		"nothing":          {func(*iwarp.MR) {}, 0},
+		"invalidate":       {func(m *iwarp.MR) { m.Invalidate() }, protocol.DDPTaggedInvalidSTag},
+		"close":            {func(m *iwarp.MR) { m.Close() }, protocol.DDPTaggedInvalidSTag},
+		"rights":           {func(m *iwarp.MR) { m.SetAccess(iwarp.RemoteRead) }, protocol.DDPTaggedInvalidSTag},
+		"more rights":      {func(m *iwarp.MR) { m.SetAccess(iwarp.RemoteRead | iwarp.RemoteWrite) }, 0},
+		"another key":      {func(m *iwarp.MR) { m.Rekey(uint8(m.STag()) + 1) }, protocol.DDPTaggedInvalidSTag},
+		"the key again":    {func(m *iwarp.MR) { m.Invalidate(); m.Rekey(uint8(m.STag())) }, 0},
+		"two times closed": {func(m *iwarp.MR) { m.Close(); m.Close() }, protocol.DDPTaggedInvalidSTag},
+	} {
+		t.Run(name, func(t *testing.T) {
+			x, y := pipe(nil)
+			a, b := startOn(t, x, y, nil, nil)
+			g := newGuarded(64)
+			mr := must(b.RegisterMR(g.mem, iwarp.RemoteWrite))(t)
+			to := mr.Remote(0)
+			c.change(mr)
+			ctx := testContext(t)
+			check(t, "Write", a.Write(ctx, []byte("octets"), to))
+			err := a.Read(ctx, nil, iwarp.RemoteBuffer{})
+			if c.code == 0 {
+				check(t, "the Read behind it", err)
+				if string(g.mem[:6]) != "octets" {
+					t.Errorf("region has %q", g.mem[:6])
+				}
+				return
+			}
+			wantCode(t, err, c.code, true)
+			g.checkUntouched(t)
+		})
+	}
+}
+
+// Regions of another domain, of another stream, of another device.
+// Shows: RDMAP-8.1.1-01, RDMAP-8.1.1-02, RDMAP-8.1.1-07, DDP-8.2-01, DDP-8.2-02, DDP-8.3.1-01, DDP-8.3.1-02
+func TestRegionAssociation(t *testing.T) {
+	for _, c := range []struct {
+		name        string
+		write, read protocol.Code
+		region      func(t *testing.T, b *iwarp.QP) *iwarp.MR
+	}{
+		{"own stream", 0, 0, func(t *testing.T, b *iwarp.QP) *iwarp.MR {
+			return must(b.PD().RegisterMR(make([]byte, 8), iwarp.RemoteRead|iwarp.RemoteWrite, &iwarp.MROptions{QP: b}))(t)
+		}},
+		{"domain", 0, 0, func(t *testing.T, b *iwarp.QP) *iwarp.MR {
+			return must(b.PD().RegisterMR(make([]byte, 8), iwarp.RemoteRead|iwarp.RemoteWrite, nil))(t)
+		}},
+		{"another stream of the domain", protocol.DDPTaggedSTagNotAssociated, protocol.RDMAPSTagNotAssociated, func(t *testing.T, b *iwarp.QP) *iwarp.MR {
+			return must(b.PD().RegisterMR(make([]byte, 8), iwarp.RemoteRead|iwarp.RemoteWrite, &iwarp.MROptions{QP: must(b.PD().NewQP(nil))(t)}))(t)
+		}},
+		{"another domain", protocol.DDPTaggedSTagNotAssociated, protocol.RDMAPSTagNotAssociated, func(t *testing.T, b *iwarp.QP) *iwarp.MR {
+			return must(must(b.PD().Device().AllocPD())(t).RegisterMR(make([]byte, 8), iwarp.RemoteRead|iwarp.RemoteWrite, nil))(t)
+		}},
+		{"another device", protocol.DDPTaggedInvalidSTag, protocol.RDMAPInvalidSTag, func(t *testing.T, _ *iwarp.QP) *iwarp.MR {
+			return must(must(newDevice(t, nil).AllocPD())(t).RegisterMR(make([]byte, 8), iwarp.RemoteRead|iwarp.RemoteWrite, nil))(t)
+		}},
+	} {
+		for _, op := range []iwarp.Op{iwarp.OpWrite, iwarp.OpRead} {
+			t.Run(fmt.Sprintf("%s/%v", c.name, op), func(t *testing.T) {
+				a, b := qpPair(t, nil, nil)
+				mr := c.region(t, b)
+				defer mr.Close()
+				check(t, "PostSend", a.PostSend(iwarp.SendWR{Op: op, SG: [][]byte{make([]byte, 4)}, Remote: mr.Remote(0)}, iwarp.SendWR{Op: iwarp.OpRead}))
+				err := collect(t, a.SendCQ(), 2)[1].Err
+				code := c.write
+				if op == iwarp.OpRead {
+					code = c.read
+				}
+				if code == 0 {
+					check(t, "the Read behind it", err)
+					return
+				}
+				wantCode(t, err, code, true)
+			})
+		}
+	}
+	t.Run("invalidate a domain's region", func(t *testing.T) {
+		a, b := qpPair(t, nil, nil)
+		mr := must(b.PD().RegisterMR(make([]byte, 8), iwarp.RemoteRead, nil))(t)
+		defer mr.Close()
+		check(t, "PostRecv", b.PostRecv(iwarp.RecvWR{}))
+		check(t, "PostSend", a.PostSend(iwarp.SendWR{Op: iwarp.OpSendInvalidate, Invalidate: mr.STag()}))
+		wantDone(t, a.Conn())
+		wantCode(t, a.Conn().Err(), protocol.RDMAPCannotInvalidate, true)
+		if !mr.Valid() {
+			t.Error("the region was invalidated")
+		}
+	})
+}
+
+// R53: requests of a connection that has ended keep their id and opcode.
+// Shows: RDMAP-5.4-06, RDMAP-6.2.1-02
+func TestFlush(t *testing.T) {
+	a, b := qpPair(t, nil, nil)
+	for i := range 3 {
+		check(t, "PostRecv", a.PostRecv(iwarp.RecvWR{ID: uint64(i)}))
+	}
+	b.Conn().Abort()
+	wantDone(t, a.Conn())
+	wrs := []iwarp.SendWR{
+		{ID: 10, Op: iwarp.OpSend}, {ID: 11, Op: iwarp.OpWrite, Unsignaled: true}, {ID: 12, Op: iwarp.OpRead}, {ID: 13, Op: iwarp.OpFetchAdd},
+		{ID: 14, Op: iwarp.OpImmediate}, {ID: 15, Op: iwarp.OpInvalidate}, {ID: 16, Op: iwarp.OpSendInvalidate},
+	}
+	check(t, "PostSend on a failed connection", a.PostSend(wrs...))
+	for i, c := range collect(t, a.SendCQ(), len(wrs)) {
+		if c.ID != wrs[i].ID || c.Op != wrs[i].Op || !errors.Is(c.Err, iwarp.ErrFlushed) || c.Status() != iwarp.StatusFlushed {
+			t.Errorf("%+v (%v), want the flush of %d %v", c, c.Status(), wrs[i].ID, wrs[i].Op)
+		}
+		wantCode(t, c.Err, protocol.MPAConnectionLost, false)
+	}
+	check(t, "PostRecv on a failed connection", a.PostRecv(iwarp.RecvWR{ID: 3}))
+	for i, c := range collect(t, a.RecvCQ(), 4) {
+		if c.ID != uint64(i) || c.Op != iwarp.OpRecv || !errors.Is(c.Err, iwarp.ErrFlushed) || c.Status() != iwarp.StatusFlushed {
+			t.Errorf("%+v, want the flush of receive %d", c, i)
+		}
+	}
+}
+
+// Requests after Close and CloseWrite are refused.
+// Shows: DDP-6.2.1-02
+func TestPostAfterClose(t *testing.T) {
+	a, b := qpPair(t, nil, nil)
+	closeBoth(t, a.Conn(), b.Conn())
+	if err := a.PostSend(iwarp.SendWR{Op: iwarp.OpSend}); !errors.Is(err, rdmap.ErrClosed) {
+		t.Errorf("PostSend after Close: %v", err)
+	}
+	check(t, "PostRecv after Close", a.PostRecv(iwarp.RecvWR{ID: 9}))
+	if c := collect(t, a.RecvCQ(), 1)[0]; c.ID != 9 || !errors.Is(c.Err, iwarp.ErrFlushed) {
+		t.Errorf("%+v", c)
+	}
+}
+
+func TestNames(t *testing.T) {
+	for op := iwarp.Op(0); op < 0x50; op++ {
+		if op.String() == "" {
+			t.Errorf("operation %d has no name", op)
+		}
+	}
+	seen := map[string]bool{}
+	for s := iwarp.StatusSuccess; s <= iwarp.StatusLocal+1; s++ {
+		if name := s.String(); name == "" || seen[name] {
+			t.Errorf("status %d: %q", s, name)
+		} else {
+			seen[name] = true
+		}
+	}
+}
+
+func TestStatus(t *testing.T) {
+	remote := func(code protocol.Code) error {
+		return fmt.Errorf("%w: %w", iwarp.ErrFlushed, &iwarp.ProtocolError{Code: code, Remote: true})
+	}
+	for _, c := range []struct {
+		op   iwarp.Op
+		err  error
+		want iwarp.Status
+	}{
+		{iwarp.OpSend, nil, iwarp.StatusSuccess},
+		{iwarp.OpWrite, remote(protocol.DDPTaggedBounds), iwarp.StatusRemoteAccess},
+		{iwarp.OpRead, remote(protocol.RDMAPAccess), iwarp.StatusRemoteAccess},
+		{iwarp.OpSend, remote(protocol.DDPUntaggedNoBuffer), iwarp.StatusRemoteInvalid},
+		{iwarp.OpImmediate, remote(protocol.RDMAPOpcode), iwarp.StatusRemoteUnsupported},
+		{iwarp.OpSend, fmt.Errorf("%w: %w", iwarp.ErrFlushed, &iwarp.ProtocolError{Code: protocol.MPACRC}), iwarp.StatusFlushed},
+		{iwarp.OpRead, &iwarp.ProtocolError{Code: protocol.RDMAPLocalCatastrophic}, iwarp.StatusLocal},
+		{iwarp.OpRecv, remote(protocol.DDPTaggedBounds), iwarp.StatusFlushed},
+	} {
+		if got := (&iwarp.Completion{Op: c.op, Err: c.err}).Status(); got != c.want {
+			t.Errorf("%v, %v: %v, want %v", c.op, c.err, got, c.want)
+		}
+	}
+}

@@ -159,8 +159,11 @@ func (c *Conn) await(ctx context.Context, wr SendWR, p []byte) (uint64, error) {
 	original, err := w.original, w.err
 	w.original, w.err = 0, nil
 	c.waiters.Put(w)
-	if err != nil && cause != nil {
+	switch {
+	case cause != nil && err != nil:
 		err = fmt.Errorf("%w: %w", err, cause)
+	case cause != nil:
+		err = cause // done, but the connection is not what it was
 	}
 	return original, err
 }

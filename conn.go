@@ -38,6 +38,7 @@ type Conn struct {
 	closing   atomic.Bool // Close was called
 	noFIN     atomic.Bool // the conn below cannot close one half
 	neverOpen atomic.Bool // the peer of a responder has closed its half before its first message
+	aborting  atomic.Bool // Abort was called
 	dropped   atomic.Bool // this end has closed the conn below at its graceful end
 
 	send     sendToken
@@ -293,7 +294,7 @@ func (c *Conn) endSend(err error) {
 				c.noFIN.Store(true)
 			}
 		} else {
-			_ = c.llp.Close()
+			c.drop()
 		}
 		if err != nil && c.logger != nil {
 			c.logger.Debug("iwarp half-close", "remote", c.RemoteAddr(), "error", err)
@@ -304,12 +305,22 @@ func (c *Conn) endSend(err error) {
 	})
 }
 
+// drop closes the conn below. After Abort it is a reset, whoever comes first: a
+// FIN would tell the peer that all has been sent.
+func (c *Conn) drop() {
+	if c.aborting.Load() {
+		_ = c.llp.Abort()
+	} else {
+		_ = c.llp.Close()
+	}
+}
+
 // dropWithoutFIN ends a connection whose conn below cannot close one half, such
 // as a net.Pipe: where all has been sent, and a FIN would tell the peer so, the
 // whole conn is closed. Endings may meet, so both Close and endSend call it.
 func (c *Conn) dropWithoutFIN() {
 	if c.noFIN.Load() && (c.closing.Load() || c.stream.Failed()) && !c.dropped.Swap(true) {
-		_ = c.llp.Close()
+		c.drop()
 	}
 }
 
@@ -340,7 +351,7 @@ func (c *Conn) failed() {
 			c.logger.Warn("iwarp connection failed", "remote", c.RemoteAddr(), "error", err)
 		}
 		if c.mustDrop() {
-			_ = c.llp.Close()
+			c.drop()
 		}
 		c.dropWithoutFIN()
 		c.startTimer()
@@ -385,7 +396,7 @@ func (c *Conn) halfEnded() {
 	if c.open.Add(-1) > 0 {
 		return
 	}
-	_ = c.llp.Close()
+	c.drop()
 	c.mu.Lock()
 	if c.timer != nil {
 		c.timer.Stop()
@@ -429,6 +440,7 @@ func (c *Conn) CloseWrite() {
 // requests outstanding are flushed; when Abort returns the library does not touch
 // their memory any more.
 func (c *Conn) Abort() {
+	c.aborting.Store(true) // before anybody sees the stream fail
 	c.stream.Fail(&ProtocolError{Code: protocol.MPAConnectionLost, Detail: "aborted by this end", Err: net.ErrClosed}, false)
 	_ = c.llp.Abort()
 	c.kick()

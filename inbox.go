@@ -14,10 +14,11 @@ type inbox struct {
 	depth, size int
 
 	mu    sync.Mutex
-	slots []inboxSlot
-	head  uint64 // oldest message not yet read
-	ready uint64 // messages delivered
-	taken uint64 // buffers handed out
+	slots []inboxSlot // made when the first message comes
+	empty []uint32    // slots that no message has
+	fifo  []uint32    // slots of the messages delivered and not read; a ring
+	first int
+	count int
 	free  [][]byte
 	err   error
 	wake  chan struct{} // holds a token while a Recv may proceed
@@ -67,31 +68,36 @@ func (b *inbox) giveBuffer(p []byte) {
 func (b *inbox) Take(*ddp.Header) (ddp.Buffer, bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.taken-b.head >= uint64(b.depth) {
+	if b.slots == nil {
+		b.slots, b.fifo = make([]inboxSlot, b.depth), make([]uint32, b.depth)
+		for i := range b.slots {
+			b.empty = append(b.empty, uint32(i))
+		}
+	}
+	n := len(b.empty)
+	if n == 0 {
 		return ddp.Buffer{}, false
 	}
-	if b.slots == nil {
-		b.slots = make([]inboxSlot, b.depth)
-	}
-	slot := &b.slots[b.taken%uint64(b.depth)]
+	i := b.empty[n-1]
+	b.empty = b.empty[:n-1]
+	slot := &b.slots[i]
 	slot.buf[0] = b.newBuffer()
-	token := b.taken
-	b.taken++
-	return ddp.Buffer{SG: slot.buf[:], Token: token}, true
+	return ddp.Buffer{SG: slot.buf[:], Token: uint64(i)}, true
 }
 
 // deliver makes the message of a buffer readable.
 func (b *inbox) deliver(c *Completion, token uint64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	slot := &b.slots[token%uint64(b.depth)]
+	slot := &b.slots[token]
 	slot.msg = Message{
 		Op: c.Op, Length: int(c.Length), Immediate: c.Immediate, Invalidated: c.Invalidated, Solicited: c.Solicited,
 	}
 	if c.Op == OpRecvImmediate {
 		slot.msg.Length = 0
 	}
-	b.ready = token + 1
+	b.fifo[(b.first+b.count)%b.depth] = uint32(token)
+	b.count++
 	signal(b.wake)
 }
 
@@ -122,14 +128,15 @@ func (b *inbox) recv(ctx context.Context, p []byte) (Message, error) {
 func (b *inbox) poll(p []byte) (msg Message, ok bool, err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.head == b.ready {
+	if b.count == 0 {
 		if b.err != nil {
 			signal(b.wake) // for the next caller
 			return Message{}, true, b.err
 		}
 		return Message{}, false, nil
 	}
-	slot := &b.slots[b.head%uint64(b.depth)]
+	i := b.fifo[b.first]
+	slot := &b.slots[i]
 	msg = slot.msg
 	if msg.Length > len(p) {
 		signal(b.wake)
@@ -138,8 +145,10 @@ func (b *inbox) poll(p []byte) (msg Message, ok bool, err error) {
 	copy(p, slot.buf[0][:msg.Length])
 	b.giveBuffer(slot.buf[0])
 	slot.buf[0] = nil
-	b.head++
-	if b.head < b.ready || b.err != nil {
+	b.empty = append(b.empty, i)
+	b.first = (b.first + 1) % b.depth
+	b.count--
+	if b.count > 0 || b.err != nil {
 		signal(b.wake)
 	}
 	return msg, true, nil

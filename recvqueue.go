@@ -8,7 +8,8 @@ import (
 )
 
 // recvQueue is a QP's receive queue: buffers that the program posts, taken by
-// incoming messages in order. It is the ddp.Source of QN 0.
+// incoming messages in order of arrival. It is the ddp.Source of QN 0. On an LLP
+// without order a later message may take a buffer first; it completes in its turn.
 type recvQueue struct {
 	qp *QP
 
@@ -21,8 +22,9 @@ type recvQueue struct {
 }
 
 type recvEntry struct {
-	id uint64
-	sg [][]byte
+	id   uint64
+	sg   [][]byte
+	done bool // completed; the queue's head has not passed it yet
 }
 
 func (q *recvQueue) at(i uint64) *recvEntry { return &q.entries[i%uint64(len(q.entries))] }
@@ -41,7 +43,7 @@ func (q *recvQueue) post(wr *RecvWR) error {
 		return fmt.Errorf("%w: %d posted", ErrRecvQueueFull, len(q.entries))
 	}
 	e := q.at(q.tail)
-	e.id = wr.ID
+	e.id, e.done = wr.ID, false
 	e.sg = append(e.sg[:0], wr.SG...)
 	q.tail++
 	if q.err != nil {
@@ -69,7 +71,10 @@ func (q *recvQueue) deliver(c *Completion, token uint64) {
 	e := q.at(token)
 	c.ID, c.QP = e.id, q.qp
 	clear(e.sg)
-	q.head = token + 1
+	e.done = true
+	for q.head < q.taken && q.at(q.head).done {
+		q.head++
+	}
 	q.qp.recvCQ.push(c)
 }
 
@@ -87,6 +92,9 @@ func (q *recvQueue) flush(err error) {
 func (q *recvQueue) flushLocked() {
 	for ; q.head < q.tail; q.head++ {
 		e := q.at(q.head)
+		if e.done {
+			continue
+		}
 		clear(e.sg)
 		q.qp.recvCQ.push(&Completion{ID: e.id, QP: q.qp, Op: OpRecv, Err: q.err})
 	}

@@ -555,6 +555,75 @@ func TestListenAddresses(t *testing.T) {
 	}
 }
 
+// A request that could not be accepted with one configuration can be with
+// another.
+func TestAcceptAgain(t *testing.T) {
+	used, _ := qpPair(t, nil, nil)
+	a, b := pipe(nil)
+	got := make(chan accepted, 1)
+	go func() { c, err := iwarp.Client(testContext(t), a, nil); got <- accepted{c, err} }()
+	r := must(iwarp.ServerRequest(testContext(t), b, nil))(t)
+	for _, c := range []struct {
+		cfg  iwarp.Config
+		word string
+	}{
+		{iwarp.Config{QP: used}, "in use"},
+		{iwarp.Config{Revision: 7}, "Config.Revision"},
+		{iwarp.Config{Revision: 1, PrivateData: make([]byte, 512)}, "512"}, // the Request is of revision 2
+	} {
+		_, err := r.Accept(testContext(t), &c.cfg)
+		wantWords(t, err, c.word)
+	}
+	server := must(r.Accept(testContext(t), &iwarp.Config{PrivateData: []byte("at last")}))(t)
+	client := <-got
+	check(t, "Client", client.err)
+	if pd := client.c.ConnectionState().PrivateData; string(pd) != "at last" {
+		t.Errorf("Private Data %q", pd)
+	}
+	exercise(t, client.c, server)
+}
+
+// R69: a listener closes while connections come in all the time.
+func TestListenerCloseUnderLoad(t *testing.T) {
+	for range 10 {
+		ln := must(iwarp.Listen("tcp", ":0", nil))(t)
+		_, port, _ := net.SplitHostPort(ln.Addr().String())
+		var wg sync.WaitGroup
+		served := make(chan struct{}, 1000)
+		wg.Go(func() {
+			for {
+				c, err := ln.Accept(t.Context())
+				if err != nil {
+					return
+				}
+				served <- struct{}{}
+				wg.Go(c.Abort)
+			}
+		})
+		stop := make(chan struct{})
+		for range 4 {
+			wg.Go(func() {
+				for {
+					select {
+					case <-stop:
+						return
+					default:
+					}
+					if c, err := iwarp.Dial(t.Context(), "tcp", "127.0.0.1:"+port, nil); err == nil {
+						c.Abort()
+					}
+				}
+			})
+		}
+		for range 5 {
+			<-served
+		}
+		check(t, "Close", ln.Close())
+		close(stop)
+		wg.Wait()
+	}
+}
+
 // R18: a responder may post before the initiator has sent anything. On a
 // client-server connection its messages wait for the first FPDU; on a
 // peer-to-peer one the initiator sends one by itself.

@@ -116,7 +116,6 @@ func TestAtomicsAcrossStreams(t *testing.T) {
 	const conns, rounds = 4, 200
 	d := newDevice(t, nil)
 	pd := must(d.AllocPD())(t)
-	word := make([]uint64, 1)
 	mem := make([]byte, 8)
 	mr := must(pd.RegisterMR(mem, iwarp.RemoteAtomic, nil))(t)
 	defer mr.Close()
@@ -136,7 +135,6 @@ func TestAtomicsAcrossStreams(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	_ = word
 	for v := range conns * rounds {
 		if n := seen[v].Load(); n != 1 {
 			t.Fatalf("value %d was given %d times", v, n)

@@ -283,6 +283,47 @@ func TestDeviceLimits(t *testing.T) {
 	}
 }
 
+// R31, R48: gather lists as long as the device allows, whose pieces start and end
+// anywhere.
+func TestLongGatherList(t *testing.T) {
+	d := newDevice(t, nil)
+	n := d.Limits().MaxSGE
+	a, b := newQP(t, d, &iwarp.QPConfig{MaxSGE: n}), newQP(t, d, &iwarp.QPConfig{MaxSGE: n})
+	tcpPair(t, &iwarp.Config{QP: a, FPDUMax: 1000}, &iwarp.Config{QP: b})
+	cut := func(p []byte) (sg [][]byte) {
+		for i := range n - 1 {
+			k := min(len(p), i*37%113) // some are empty
+			sg, p = append(sg, p[:k:k]), p[k:]
+		}
+		return append(sg, p)
+	}
+	data := pattern(50_000)
+	g := newGuarded(len(data))
+	check(t, "PostRecv", b.PostRecv(iwarp.RecvWR{SG: cut(g.mem)}))
+	check(t, "PostSend", a.PostSend(iwarp.SendWR{Op: iwarp.OpSend, SG: cut(data)}))
+	if c := collect(t, b.RecvCQ(), 1)[0]; c.Err != nil || int(c.Length) != len(data) || !bytes.Equal(g.mem, data) {
+		t.Errorf("Send: %+v", c)
+	}
+	g.check(t)
+	mr := must(b.PD().RegisterMR(g.mem[1:], iwarp.RemoteRead|iwarp.RemoteWrite, nil))(t)
+	defer mr.Close()
+	back := newGuarded(len(data) - 1)
+	check(t, "PostSend", a.PostSend(
+		iwarp.SendWR{Op: iwarp.OpWrite, SG: cut(data[:len(data)-1]), Remote: mr.Remote(0)},
+		iwarp.SendWR{Op: iwarp.OpRead, SG: cut(back.mem), Remote: mr.Remote(0)}))
+	for _, c := range collect(t, a.SendCQ(), 3) {
+		check(t, c.Op.String(), c.Err)
+	}
+	if !bytes.Equal(back.mem, data[:len(data)-1]) || g.mem[0] != data[0] {
+		t.Error("the octets read are not the octets written")
+	}
+	back.check(t)
+	g.check(t)
+	if err := a.PostSend(iwarp.SendWR{Op: iwarp.OpSend, SG: make([][]byte, n+1)}); !errors.Is(err, iwarp.ErrInvalidWR) {
+		t.Errorf("one element more: %v", err)
+	}
+}
+
 // A QP serves one connection.
 func TestQPInUse(t *testing.T) {
 	a, _ := qpPair(t, nil, nil)

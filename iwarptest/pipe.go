@@ -115,11 +115,11 @@ func (c *Conn) Close() error {
 	if err != nil {
 		return c.opError("close", err)
 	}
+	if unread || c.resetOnClose.Load() {
+		c.reset() // and nobody sees a FIN before it
+	}
 	_ = c.out.finish() // not an error if there was a FIN already
 	c.out.closeWrite()
-	if unread || c.resetOnClose.Load() {
-		c.reset()
-	}
 	return nil
 }
 

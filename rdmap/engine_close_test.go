@@ -278,7 +278,18 @@ func TestStopSend(t *testing.T) {
 	e.wantDone("flushed", "1! 2!")
 }
 
-// Shows: RDMAP-8.1.1-04
+// Shows: DDP-6.2.1-03
+func TestSegmentAfterPeerClosed(t *testing.T) {
+	e := newEnd(t)
+	e.postRecv(8)
+	if err := e.s.PeerClosed(); err != nil {
+		t.Fatal(err)
+	}
+	e.wantError("the stream is aborted", iwarptest.Send(1, []byte("late")), protocol.DDPLocalCatastrophic)
+	e.wantDelivered("nothing")
+	e.wantTerminate("the outbound half still works", protocol.DDPLocalCatastrophic, nil)
+}
+
 // The sinks of Reads take STags of the table; the end of the stream gives them
 // back, whichever end it is.
 func TestSinksGiveTheirSTagsBack(t *testing.T) {

@@ -202,7 +202,7 @@ func TestSlotFreeBeforeLastSegment(t *testing.T) {
 	}
 }
 
-// Shows: RDMAP-5.2.1-04, RDMAP-5.2.1-05, RDMAP-5.2.2-04, RDMAP-5.5-11, RDMAP-5.5-13, EXT-5.2.1-12, EXT-5.4-03, EXT-5.4-06, EXT-7-01, EXT-5.2.1-09
+// Shows: RDMAP-5.2.1-04, RDMAP-5.2.1-05, RDMAP-5.2.1-08, RDMAP-5.2.2-04, RDMAP-5.5-11, RDMAP-5.5-13, EXT-5.2.1-12, EXT-5.4-03, EXT-5.4-06, EXT-7-01, EXT-5.2.1-09
 func TestResponsesInRequestOrder(t *testing.T) {
 	e := newEnd(t, ird(6))
 	e.postRecv(8)

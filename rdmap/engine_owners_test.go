@@ -96,7 +96,7 @@ func wake(kick chan struct{}) {
 	}
 }
 
-// Shows: RDMAP-5.5-02, RDMAP-5.5-10, RDMAP-8.1.1-06, DDP-6.1-01
+// Shows: RDMAP-5.5-10, RDMAP-8.1.1-06, DDP-6.1-01
 // Both owners of both ends run at once, with posters beside them, while a region
 // is revoked again and again. The race detector looks on.
 func TestOwnersAtOnce(t *testing.T) {

@@ -123,7 +123,7 @@ func TestZeroLengthRead(t *testing.T) {
 	a.wantError("octets in answer to a zero-length Read", iwarptest.ReadResponse(1, 0, []byte{1}), protocol.DDPTaggedInvalidSTag)
 }
 
-// Shows: RDMAP-4.8-06, RDMAP-4.8-07, RDMAP-4.8-09, RDMAP-5.2.1-07, RDMAP-5.2.1-08, RDMAP-5.2.1-11, RDMAP-7.1-04
+// Shows: RDMAP-4.8-06, RDMAP-4.8-07, RDMAP-4.8-09, RDMAP-5.2.1-11, RDMAP-7.1-04
 // Shows: RDMAP-7.2-06, RDMAP-7.2-07, RDMAP-7.2-08, RDMAP-7.2-09, RDMAP-7.2-10, RDMAP-7.2-11, RDMAP-8.1.1-01, RDMAP-8.1.1-02, RDMAP-8.1.1-05
 func TestReadSourceErrors(t *testing.T) {
 	for _, c := range []struct {

@@ -21,6 +21,14 @@ func (s *Stream) Receive(order uint64, seg []byte) *protocol.Error {
 		s.StopReceive()
 		return nil
 	}
+	if s.ended.Load() {
+		err := &protocol.Error{
+			Code: protocol.DDPLocalCatastrophic, Section: "RFC 5041 section 6.2.1",
+			Detail: fmt.Sprintf("segment of %d octets after the peer closed its half", len(seg)),
+		}
+		s.receiveFailed(err)
+		return err
+	}
 	s.segLen = len(seg)
 	if err := s.recv.Segment(order, seg); err != nil {
 		if s.told != nil {

@@ -96,6 +96,7 @@ type Stream struct {
 	segLen int             // of the segment in hand; the receive owner's
 	told   *protocol.Error // what the peer's Terminate reports; the receive owner's
 	failed atomic.Bool
+	ended  atomic.Bool // the peer has closed its half
 	wake   atomic.Bool
 	placed atomic.Uint64 // payload octets of Writes and Read Responses
 
@@ -302,6 +303,7 @@ func (s *Stream) Failed() bool { return s.failed.Load() }
 // fails the stream when there are any and reports that. Otherwise this end may
 // go on sending (RFC 5041 section 6.2.1).
 func (s *Stream) PeerClosed() error {
+	s.ended.Store(true)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.peerClosed = true

@@ -22,16 +22,17 @@ func Update(crc uint32, p []byte) uint32 {
 
 // Copy copies src to the start of dst and adds it to the running value crc, in one
 // pass where the processor can. dst must be at least as long as src, and the two
-// must not overlap.
+// must not overlap. The value is that of the octets copied, also when src changes
+// meanwhile.
 func Copy(crc uint32, dst, src []byte) uint32 {
 	if len(src) < minFold || !folds {
-		copy(dst, src)
-		return crc32.Update(crc, table, src)
+		copy(dst, src) // then the copy: src may change meanwhile
+		return crc32.Update(crc, table, dst[:len(src)])
 	}
 	n := len(src) &^ 63
 	crc = ^foldCopy(^crc, dst[:len(src)], src[:n])
 	copy(dst[n:], src[n:])
-	return crc32.Update(crc, table, src[n:])
+	return crc32.Update(crc, table, dst[n:len(src)])
 }
 
 // Kernel names what does the work on this processor.

@@ -43,7 +43,8 @@
 // region may be read and written for the peer until [MR.Invalidate] or [MR.Close]
 // returns. A peer's Write is complete when a later message of the same connection
 // has been received: Go's memory model is respected there. Looking into the
-// memory earlier is a data race.
+// memory earlier is a data race, and so is what a peer does that writes octets
+// while they are being read for it (RFC 5040 section 5.5 leaves the outcome open).
 //
 // # Errors
 //

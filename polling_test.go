@@ -96,7 +96,7 @@ func TestPollingHostile(t *testing.T) {
 
 // Polls from many goroutines, and from none, exclude each other and lose nothing.
 func TestPollingContention(t *testing.T) {
-	a, b := tcpPair(t, &iwarp.Config{Polling: true}, &iwarp.Config{Polling: true})
+	a, b := tcpPair(t, &iwarp.Config{Polling: true}, &iwarp.Config{Polling: true, RecvDepth: 256})
 	ctx := testContext(t)
 	const n = 200
 	done := make(chan int, 4)

@@ -27,12 +27,12 @@ func TestScribbleIntoTarget(t *testing.T) {
 	stop := make(chan struct{})
 	var wg sync.WaitGroup
 	wg.Go(func() {
-		for i := 0; ; i++ {
+		for i := uint(0); ; i++ {
 			select {
 			case <-stop:
 				return
 			default:
-				mem[i*4099%len(mem)]++
+				mem[i%uint(len(mem))]++
 			}
 		}
 	})

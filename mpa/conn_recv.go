@@ -26,6 +26,8 @@ type receiver struct {
 	n    int
 	err  error
 	seen uint64 // markers counted so far
+
+	calls uint64 // of the operating system's read
 }
 
 func (r *receiver) init() { r.try = r.tryRead }
@@ -157,11 +159,12 @@ func (c *Conn) read() (int, error) {
 	r := &c.in
 	if tcpinfo.CanRead && c.sock != nil {
 		r.n, r.err, r.none = 0, nil, false
-		if err := c.sock.Recv(r.try); err != nil {
-			r.giveBackIfEmpty()
+		err := c.sock.Recv(r.try)
+		c.stats.recvCalls.Store(r.calls)
+		r.giveBackIfEmpty()
+		if err != nil {
 			return 0, err
 		}
-		r.giveBackIfEmpty()
 		if r.none {
 			return 0, errNothing
 		}
@@ -183,6 +186,7 @@ func (r *receiver) tryRead(fd uintptr) bool {
 		r.borrow()
 		r.dropSmall()
 	}
+	r.calls++
 	n, again, err := tcpinfo.TryRead(fd, r.buf[r.wr:])
 	if again && r.poll {
 		r.none = true

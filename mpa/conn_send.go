@@ -93,7 +93,9 @@ func (c *Conn) canTry() bool { return tcpinfo.CanSend && c.sock != nil }
 // when there is an error.
 func (c *Conn) write(pieces [][]byte, end, wait bool) (int, error) {
 	if c.canTry() {
-		return c.sock.Send(pieces, end && c.tcp, wait)
+		n, err := c.sock.Send(pieces, end && c.tcp, wait)
+		c.stats.sendCalls.Store(c.sock.SendCalls())
+		return n, err
 	}
 	if c.tcp {
 		c.nb = append(c.nb[:0], pieces...)

@@ -12,6 +12,7 @@ type Stats struct {
 	OctetsSent, OctetsReceived   uint64 // of FPDUs, Markers included
 	MarkersSent, MarkersReceived uint64
 	Writes                       uint64 // calls that TCP took octets in
+	SystemCalls                  uint64 // reads and writes, those that could do nothing included
 	CRCErrors, MarkerErrors      uint64 // at most one in all: either ends reception
 	EMSS                         int    // octets, as last asked; or FPDUMax
 	Retransmits                  uint64 // TCP segments, where the operating system tells
@@ -20,6 +21,7 @@ type Stats struct {
 type counters struct {
 	fpdusSent, octetsSent, markersSent, writes     atomic.Uint64
 	fpdusReceived, octetsReceived, markersReceived atomic.Uint64
+	sendCalls, recvCalls                           atomic.Uint64
 	crcErrors, markerErrors                        atomic.Uint64
 	emss                                           atomic.Int64
 }
@@ -38,7 +40,7 @@ func (c *Conn) Stats() Stats {
 		FPDUsSent: c.stats.fpdusSent.Load(), FPDUsReceived: c.stats.fpdusReceived.Load(),
 		OctetsSent: c.stats.octetsSent.Load(), OctetsReceived: c.stats.octetsReceived.Load(),
 		MarkersSent: c.stats.markersSent.Load(), MarkersReceived: c.stats.markersReceived.Load(),
-		Writes:    c.stats.writes.Load(),
+		Writes:    c.stats.writes.Load(), SystemCalls: c.stats.sendCalls.Load() + c.stats.recvCalls.Load(),
 		CRCErrors: c.stats.crcErrors.Load(), MarkerErrors: c.stats.markerErrors.Load(),
 		EMSS: int(c.stats.emss.Load()),
 	}

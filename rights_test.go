@@ -1,0 +1,157 @@
+package iwarp_test
+
+import (
+	"fmt"
+	"testing"
+	"testing/synctest"
+
+	"github.com/go-iwarp/iwarp"
+	"github.com/go-iwarp/iwarp/protocol"
+)
+
+// R46: the rights of a region, one by one, against Write, Read and atomics.
+// Shows: RDMAP-8.1.1-05, DDP-8.3.1-04, DDP-7.1-08, RDMAP-7.2-11
+func TestRights(t *testing.T) {
+	type op struct {
+		op   iwarp.Op
+		need iwarp.Access
+		code protocol.Code
+	}
+	ops := []op{
+		{iwarp.OpWrite, iwarp.RemoteWrite, protocol.DDPTaggedInvalidSTag},
+		{iwarp.OpRead, iwarp.RemoteRead, protocol.RDMAPAccess},
+		{iwarp.OpFetchAdd, iwarp.RemoteAtomic, protocol.RDMAPAccess},
+	}
+	for bits := range 8 {
+		var access iwarp.Access
+		for i, right := range []iwarp.Access{iwarp.RemoteRead, iwarp.RemoteWrite, iwarp.RemoteAtomic} {
+			if bits>>i&1 != 0 {
+				access |= right
+			}
+		}
+		for _, o := range ops {
+			t.Run(fmt.Sprintf("%v/%v", access, o.op), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					x, y := pipe(nil)
+					a, b := startOn(t, x, y, nil, nil)
+					g := newGuarded(64)
+					mr := must(b.RegisterMR(g.mem, access))(t)
+					wr := iwarp.SendWR{Op: o.op, Remote: mr.Remote(8), Operand: 1}
+					if o.op != iwarp.OpFetchAdd {
+						wr.SG = [][]byte{[]byte("12345678")}
+					}
+					check(t, "PostSend", a.QP().PostSend(wr, iwarp.SendWR{Op: iwarp.OpRead}))
+					c := collect(t, a.QP().SendCQ(), 2)
+					if access&o.need != 0 {
+						check(t, "allowed", c[0].Err)
+						check(t, "allowed", c[1].Err)
+						return
+					}
+					wantCode(t, c[1].Err, o.code, true)
+					if c[1].Status() == iwarp.StatusSuccess {
+						t.Error("success")
+					}
+					wantDone(t, b)
+					wantCode(t, b.Err(), o.code, false)
+					g.checkUntouched(t)
+				})
+			})
+		}
+	}
+}
+
+// What the program does with a region takes effect at once.
+// Shows: RDMAP-8.1.1-04, RDMAP-8.1.1-06, DDP-8.3-01, DDP-8.3-02, DDP-8.3.1-05
+func TestRegionChanges(t *testing.T) {
+	for name, c := range map[string]struct {
+		change func(*iwarp.MR)
+		code   protocol.Code // 0: still allowed
+	}{
+		"nothing":          {func(*iwarp.MR) {}, 0},
+		"invalidate":       {func(m *iwarp.MR) { m.Invalidate() }, protocol.DDPTaggedInvalidSTag},
+		"close":            {func(m *iwarp.MR) { m.Close() }, protocol.DDPTaggedInvalidSTag},
+		"rights":           {func(m *iwarp.MR) { m.SetAccess(iwarp.RemoteRead) }, protocol.DDPTaggedInvalidSTag},
+		"more rights":      {func(m *iwarp.MR) { m.SetAccess(iwarp.RemoteRead | iwarp.RemoteWrite) }, 0},
+		"another key":      {func(m *iwarp.MR) { m.Rekey(uint8(m.STag()) + 1) }, protocol.DDPTaggedInvalidSTag},
+		"the key again":    {func(m *iwarp.MR) { m.Invalidate(); m.Rekey(uint8(m.STag())) }, 0},
+		"two times closed": {func(m *iwarp.MR) { m.Close(); m.Close() }, protocol.DDPTaggedInvalidSTag},
+	} {
+		t.Run(name, func(t *testing.T) {
+			x, y := pipe(nil)
+			a, b := startOn(t, x, y, nil, nil)
+			g := newGuarded(64)
+			mr := must(b.RegisterMR(g.mem, iwarp.RemoteWrite))(t)
+			to := mr.Remote(0)
+			c.change(mr)
+			ctx := testContext(t)
+			check(t, "Write", a.Write(ctx, []byte("octets"), to))
+			err := a.Read(ctx, nil, iwarp.RemoteBuffer{})
+			if c.code == 0 {
+				check(t, "the Read behind it", err)
+				if string(g.mem[:6]) != "octets" {
+					t.Errorf("region has %q", g.mem[:6])
+				}
+				return
+			}
+			wantCode(t, err, c.code, true)
+			g.checkUntouched(t)
+		})
+	}
+}
+
+// Regions of another domain, of another stream, of another device.
+// Shows: RDMAP-8.1.1-01, RDMAP-8.1.1-02, RDMAP-8.1.1-07, DDP-8.2-01, DDP-8.2-02, DDP-8.3.1-01, DDP-8.3.1-02
+func TestRegionAssociation(t *testing.T) {
+	for _, c := range []struct {
+		name        string
+		write, read protocol.Code
+		region      func(t *testing.T, b *iwarp.QP) *iwarp.MR
+	}{
+		{"own stream", 0, 0, func(t *testing.T, b *iwarp.QP) *iwarp.MR {
+			return must(b.PD().RegisterMR(make([]byte, 8), iwarp.RemoteRead|iwarp.RemoteWrite, &iwarp.MROptions{QP: b}))(t)
+		}},
+		{"domain", 0, 0, func(t *testing.T, b *iwarp.QP) *iwarp.MR {
+			return must(b.PD().RegisterMR(make([]byte, 8), iwarp.RemoteRead|iwarp.RemoteWrite, nil))(t)
+		}},
+		{"another stream of the domain", protocol.DDPTaggedSTagNotAssociated, protocol.RDMAPSTagNotAssociated, func(t *testing.T, b *iwarp.QP) *iwarp.MR {
+			return must(b.PD().RegisterMR(make([]byte, 8), iwarp.RemoteRead|iwarp.RemoteWrite, &iwarp.MROptions{QP: must(b.PD().NewQP(nil))(t)}))(t)
+		}},
+		{"another domain", protocol.DDPTaggedSTagNotAssociated, protocol.RDMAPSTagNotAssociated, func(t *testing.T, b *iwarp.QP) *iwarp.MR {
+			return must(must(b.PD().Device().AllocPD())(t).RegisterMR(make([]byte, 8), iwarp.RemoteRead|iwarp.RemoteWrite, nil))(t)
+		}},
+		{"another device", protocol.DDPTaggedInvalidSTag, protocol.RDMAPInvalidSTag, func(t *testing.T, _ *iwarp.QP) *iwarp.MR {
+			return must(must(newDevice(t, nil).AllocPD())(t).RegisterMR(make([]byte, 8), iwarp.RemoteRead|iwarp.RemoteWrite, nil))(t)
+		}},
+	} {
+		for _, op := range []iwarp.Op{iwarp.OpWrite, iwarp.OpRead} {
+			t.Run(fmt.Sprintf("%s/%v", c.name, op), func(t *testing.T) {
+				a, b := qpPair(t, nil, nil)
+				mr := c.region(t, b)
+				defer mr.Close()
+				check(t, "PostSend", a.PostSend(iwarp.SendWR{Op: op, SG: [][]byte{make([]byte, 4)}, Remote: mr.Remote(0)}, iwarp.SendWR{Op: iwarp.OpRead}))
+				err := collect(t, a.SendCQ(), 2)[1].Err
+				code := c.write
+				if op == iwarp.OpRead {
+					code = c.read
+				}
+				if code == 0 {
+					check(t, "the Read behind it", err)
+					return
+				}
+				wantCode(t, err, code, true)
+			})
+		}
+	}
+	t.Run("invalidate a domain's region", func(t *testing.T) {
+		a, b := qpPair(t, nil, nil)
+		mr := must(b.PD().RegisterMR(make([]byte, 8), iwarp.RemoteRead, nil))(t)
+		defer mr.Close()
+		check(t, "PostRecv", b.PostRecv(iwarp.RecvWR{}))
+		check(t, "PostSend", a.PostSend(iwarp.SendWR{Op: iwarp.OpSendInvalidate, Invalidate: mr.STag()}))
+		wantDone(t, a.Conn())
+		wantCode(t, a.Conn().Err(), protocol.RDMAPCannotInvalidate, true)
+		if !mr.Valid() {
+			t.Error("the region was invalidated")
+		}
+	})
+}

@@ -137,10 +137,39 @@ func TestAuthorize(t *testing.T) {
 	if _, err := pd.RegisterMR(make([]byte, 8), iwarp.RemoteWrite, nil); !errors.Is(err, denied) {
 		t.Errorf("refused rights: %v", err)
 	}
-	must(pd.RegisterMR(make([]byte, 8), iwarp.RemoteRead, nil))(t)
+	mr := must(pd.RegisterMR(make([]byte, 8), iwarp.RemoteRead, nil))(t)
 	if asked != 2 || d.Use().MRs != 1 {
 		t.Errorf("asked %d times, %d regions", asked, d.Use().MRs)
 	}
+	// No way around it: neither by changing the rights nor by a window.
+	if err := mr.SetAccess(iwarp.RemoteWrite); !errors.Is(err, denied) {
+		t.Errorf("SetAccess: %v", err)
+	}
+	check(t, "SetAccess", mr.SetAccess(0))
+	qp := must(pd.NewQP(nil))(t)
+	tcpPair(t, nil, &iwarp.Config{QP: qp})
+	mw := must(qp.AllocMW())(t)
+	defer mw.Close()
+	if err := qp.PostSend(iwarp.SendWR{Op: iwarp.OpBind, Bind: &iwarp.Bind{MW: mw, MR: mr, Length: 8, Access: iwarp.RemoteWrite}}); !errors.Is(err, denied) {
+		t.Errorf("bind: %v", err)
+	}
+	mr.Close()
+}
+
+// Queues are not shared between those who do not trust each other.
+// Shows: SEC-7.1-01, RDMAP-8.1.1-09
+func TestForeignQueues(t *testing.T) {
+	d := newDevice(t, nil)
+	tenant := must(d.NewTenant(iwarp.TenantConfig{Name: "t"}))(t)
+	pd, other := must(d.AllocPD())(t), must(tenant.AllocPD())(t)
+	cq := must(tenant.NewCQ(10))(t)
+	srq := must(other.NewSRQ(nil))(t)
+	for name, cfg := range map[string]*iwarp.QPConfig{"SendCQ": {SendCQ: cq}, "RecvCQ": {RecvCQ: cq}, "SRQ": {SRQ: srq}} {
+		if _, err := pd.NewQP(cfg); !errors.Is(err, iwarp.ErrInvalidWR) {
+			t.Errorf("%s of another: %v", name, err)
+		}
+	}
+	must(other.NewQP(&iwarp.QPConfig{SendCQ: cq, RecvCQ: cq, SRQ: srq}))(t)
 }
 
 // One address cannot take all places for startups.

@@ -76,13 +76,19 @@ func (p *PD) RegisterMR(buf []byte, access Access, opts *MROptions) (*MR, error)
 	return &MR{pd: p, region: region, buf: buf}, nil
 }
 
+// mayGrant asks whoever decides about rights.
+func (p *PD) mayGrant(buf []byte, access Access) error {
+	if p.dev.authorize == nil {
+		return nil
+	}
+	return p.dev.authorize(p, buf, access)
+}
+
 // authorize asks whoever decides about rights, and counts the region, before it
 // has an STag.
 func (p *PD) authorize(buf []byte, access Access) error {
-	if f := p.dev.authorize; f != nil {
-		if err := f(p, buf, access); err != nil {
-			return err
-		}
+	if err := p.mayGrant(buf, access); err != nil {
+		return err
 	}
 	if err := p.take(resMR, 1); err != nil {
 		return err
@@ -118,8 +124,15 @@ func (m *MR) Invalidate() {
 	m.revokeWindows()
 }
 
-// SetAccess changes the rights, with the same guarantee for rights taken away.
-func (m *MR) SetAccess(access Access) { m.region.SetAccess(access) }
+// SetAccess changes the rights, with the same guarantee for rights taken away. The
+// error is DeviceConfig.Authorize's; the rights are as before then.
+func (m *MR) SetAccess(access Access) error {
+	if err := m.pd.mayGrant(m.buf, access); err != nil {
+		return err
+	}
+	m.region.SetAccess(access)
+	return nil
+}
 
 // Rekey makes the region valid with a new key, the low octet of its STag. The old
 // STag is then unknown.

@@ -128,8 +128,12 @@ func (b *Bind) prepare(q *QP) (func() error, error) {
 	if b.MR.pd != q.pd {
 		return nil, fmt.Errorf("%w: Bind.MR is of another protection domain than the QP", ErrInvalidWR)
 	}
+	buf := b.MR.buf[b.Offset : b.Offset+b.Length : b.Offset+b.Length]
+	if err := q.pd.mayGrant(buf, b.Access); err != nil {
+		return nil, err
+	}
 	region, err := q.dev.table.Register(ddp.RegionConfig{
-		Buf: b.MR.buf[b.Offset : b.Offset+b.Length : b.Offset+b.Length], Base: b.Base, Access: b.Access, PD: q.pd.id, Stream: q.stream,
+		Buf: buf, Base: b.Base, Access: b.Access, PD: q.pd.id, Stream: q.stream,
 	})
 	if err != nil {
 		return nil, err

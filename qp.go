@@ -87,6 +87,9 @@ func (p *PD) newQP(cfg *QPConfig) (*QP, error) {
 			return nil, fmt.Errorf("%w: QPConfig.%s is %d: between 1 and %d", ErrLimit, f.name, *f.value, f.limit)
 		}
 	}
+	if err := p.checkQueues(&c); err != nil {
+		return nil, err
+	}
 	if err := p.take(resQP, 1); err != nil {
 		return nil, err
 	}
@@ -102,6 +105,23 @@ func (p *PD) newQP(cfg *QPConfig) (*QP, error) {
 		return nil, err
 	}
 	return q, nil
+}
+
+// checkQueues refuses queues of another tenant: programs that do not trust each
+// other share none (RFC 5042 section 7.1).
+func (p *PD) checkQueues(c *QPConfig) error {
+	for _, f := range [...]struct {
+		name string
+		cq   *CQ
+	}{{"SendCQ", c.SendCQ}, {"RecvCQ", c.RecvCQ}} {
+		if f.cq != nil && f.cq.tenant != p.tenant {
+			return fmt.Errorf("%w: QPConfig.%s is of another device or tenant than the protection domain", ErrInvalidWR, f.name)
+		}
+	}
+	if c.SRQ != nil && c.SRQ.pd != p {
+		return fmt.Errorf("%w: QPConfig.SRQ is of another protection domain", ErrInvalidWR)
+	}
+	return nil
 }
 
 // makeCQs makes the completion queues that the QP was not given.

@@ -1,0 +1,328 @@
+package capture
+
+import (
+	"bytes"
+	"io"
+	"time"
+
+	"github.com/go-iwarp/iwarp/mpa"
+)
+
+// ReaderOptions are those of [Open]. Nil, and zero in a field, mean the documented
+// default.
+type ReaderOptions struct {
+	// Decompress undoes a compression that the standard library does not know; f
+	// is [FormatZstd]. Default: an error.
+	Decompress func(f Format, r io.Reader) (io.Reader, error)
+	// FPDUs asks for an [FPDU] event for each FPDU, before that of its message.
+	FPDUs bool
+	// Payload is how many octets of each message's payload to keep in
+	// [Message].Payload; -1 means up to 1 GiB. Default 0.
+	Payload int
+	// MaxConns is how many TCP connections are followed at a time; beyond it, the
+	// one that was quiet longest is given up. Default 16384.
+	MaxConns int
+	// MaxBuffer is how many octets a direction of TCP may have waiting behind a
+	// hole before the hole is given up. Default 1 MiB.
+	MaxBuffer int
+	// NoVerdicts leaves the rules unchecked.
+	NoVerdicts bool
+	// NoAnomalies leaves out the [Anomaly] events; they are counted still.
+	NoAnomalies bool
+}
+
+// Stats counts what a [Reader] has read so far.
+type Stats struct {
+	Frames uint64 `json:"frames"`
+	Octets uint64 `json:"octets"` // captured, without the file's own headers
+	TCP    uint64 `json:"tcp"`
+	// NotIP counts frames without IP, or of a link type that is not known, NotTCP
+	// those with another protocol over IP.
+	NotIP  uint64 `json:"not_ip"`
+	NotTCP uint64 `json:"not_tcp"`
+	// Fragments counts IP fragments. They are not reassembled.
+	Fragments uint64 `json:"fragments"`
+	// Cut counts frames whose end the snap length cut off, CutHeaders those of
+	// which not even the headers are there.
+	Cut        uint64 `json:"cut"`
+	CutHeaders uint64 `json:"cut_headers"`
+	// Conns are TCP connections, IWARP those with iWARP on them.
+	Conns uint64 `json:"conns"`
+	IWARP uint64 `json:"iwarp"`
+}
+
+// Reader finds the iWARP connections in a capture. It is not for several
+// goroutines at once. Its memory is bounded by the options, not by the size of the
+// capture.
+type Reader struct {
+	opt    ReaderOptions
+	src    *source
+	file   packets
+	pkt    rawPacket
+	stats  Stats
+	conns  map[connKey]*tcpConn
+	recent *tcpConn // of the last segment
+	lru    tcpConn  // head of a ring; next is the most recent one
+	number int
+	queue  []Event
+	head   int
+	err    error
+	seg    tcpSegment
+	// Scratch memory.
+	scratch []byte
+	markers []int
+}
+
+// Defaults of [ReaderOptions].
+const (
+	DefaultMaxConns  = 1 << 14
+	DefaultMaxBuffer = 1 << 20
+
+	maxPayload = 1 << 30
+)
+
+// Open starts to read a capture: pcap with times in micro- or nanoseconds or
+// pcapng, in either octet order, plain or compressed with gzip. It reads the file's
+// head, and blocks if r does. The error is a *[FileError].
+//
+// r may be a file that still grows: Next blocks as long as r's Read does. Reads are
+// large; give r no buffer of its own.
+func Open(r io.Reader, o *ReaderOptions) (*Reader, error) {
+	rd := &Reader{conns: map[connKey]*tcpConn{}}
+	if o != nil {
+		rd.opt = *o
+	}
+	if rd.opt.MaxConns <= 0 {
+		rd.opt.MaxConns = DefaultMaxConns
+	}
+	if rd.opt.MaxBuffer <= 0 {
+		rd.opt.MaxBuffer = DefaultMaxBuffer
+	}
+	if rd.opt.Payload < 0 {
+		rd.opt.Payload = maxPayload
+	}
+	rd.lru.prev, rd.lru.next = &rd.lru, &rd.lru
+	src, f, err := newSource(r, rd.opt.Decompress)
+	if err != nil {
+		return nil, err
+	}
+	rd.src = src
+	if f == FormatPcapng {
+		rd.file = newPcapng(src)
+		return rd, nil
+	}
+	file, err := newPcap(src)
+	if err != nil {
+		return nil, err
+	}
+	rd.file = file
+	return rd, nil
+}
+
+// Next gives the next event. At the end of the capture it gives [io.EOF], and
+// where the capture is cut or corrupt a *[FileError], in both cases after all
+// events of what could be read, a [Closed] for each connection among them. The
+// error is given again by later calls.
+func (r *Reader) Next() (Event, error) {
+	for r.head == len(r.queue) {
+		if r.err != nil {
+			return nil, r.err
+		}
+		r.queue, r.head = r.queue[:0], 0
+		if err := r.file.next(&r.pkt); err != nil {
+			r.err = err
+			r.end()
+			continue
+		}
+		r.frame()
+	}
+	e := r.queue[r.head]
+	r.queue[r.head] = nil
+	r.head++
+	return e, nil
+}
+
+// Stats gives the counts so far.
+func (r *Reader) Stats() Stats { return r.stats }
+
+// Info describes the file as far as it was read.
+func (r *Reader) Info() FileInfo {
+	i := FileInfo{Compressed: r.src.compressed}
+	r.file.info(&i)
+	return i
+}
+
+// frame takes r.pkt.
+func (r *Reader) frame() {
+	p := &r.pkt
+	r.stats.Frames++
+	r.stats.Octets += uint64(len(p.data))
+	if p.orig > len(p.data) {
+		r.stats.Cut++
+	}
+	b := network(p.link, p.data)
+	if b == nil {
+		r.stats.NotIP++
+		return
+	}
+	switch parseIP(b, p.orig-len(p.data), &r.seg) {
+	case isTCP:
+		r.stats.TCP++
+		if r.seg.fragment {
+			r.stats.Fragments++
+		}
+		r.segment(&r.seg)
+	case notIP:
+		r.stats.NotIP++
+	case notTCP:
+		r.stats.NotTCP++
+	case isFragment:
+		r.stats.Fragments++
+	case isCut:
+		r.stats.CutHeaders++
+	}
+}
+
+// lookup gives the connection of a segment, nil if it is not worth one.
+func (r *Reader) lookup(k connKey, s *tcpSegment) *tcpConn {
+	c := r.recent
+	if c == nil || c.key != k {
+		c = r.conns[k]
+	}
+	if c == nil {
+		if s.flags&flagSYN == 0 && s.length == 0 || s.flags&flagRST != 0 {
+			return nil
+		}
+		if len(r.conns) >= r.opt.MaxConns {
+			old := r.lru.prev
+			r.finish(old, "evicted")
+			r.forget(old)
+		}
+		c = &tcpConn{key: k, iface: r.pkt.iface, first: r.pkt.frame, firstTime: r.pkt.time}
+		c.half[0].fin, c.half[1].fin = -1, -1
+		r.conns[k] = c
+		r.stats.Conns++
+	} else if c != r.lru.next {
+		c.prev.next, c.next.prev = c.next, c.prev
+	}
+	if c != r.lru.next {
+		c.prev, c.next = &r.lru, r.lru.next
+		c.prev.next, c.next.prev = c, c
+	}
+	r.recent = c
+	return c
+}
+
+func (r *Reader) forget(c *tcpConn) {
+	delete(r.conns, c.key)
+	c.prev.next, c.next.prev = c.next, c.prev
+	if r.recent == c {
+		r.recent = nil
+	}
+}
+
+// reconsider looks at a segment of a connection without iWARP so far: a startup
+// frame at its beginning makes it one, since MPA may follow other traffic
+// (https://www.rfc-editor.org/rfc/rfc5044#section-7.1).
+func (r *Reader) reconsider(c *tcpConn, i int, s *tcpSegment) bool {
+	if s.flags&flagRST != 0 || !startsMPA(s.payload) {
+		return false
+	}
+	c.state = undecided
+	c.half[1-i] = half{fin: -1}
+	c.half[i] = half{fin: -1, known: true, base: s.seq}
+	return true
+}
+
+// finish ends the analysis of a connection.
+func (r *Reader) finish(c *tcpConn, how string) {
+	if c.state == done {
+		return
+	}
+	for i := range c.half {
+		r.flush(c, i)
+	}
+	if c.state == isIWARP {
+		r.closed(c, how)
+	}
+	c.state = done
+	c.an = nil
+	c.half[0], c.half[1] = half{fin: -1}, half{fin: -1}
+}
+
+// flush takes what waits behind holes, in vain now.
+func (r *Reader) flush(c *tcpConn, i int) {
+	if c.state == ignored || c.state == done {
+		return
+	}
+	h := &c.half[i]
+	for len(h.ahead) > 0 {
+		r.hole(c, i, h.ahead[0].off, AnomalyHole)
+		r.drain(c, i)
+	}
+	r.last(c, i)
+}
+
+// end finishes all connections, the one that is quiet longest first.
+func (r *Reader) end() {
+	for c := r.lru.prev; c != &r.lru; c = c.prev {
+		r.finish(c, "end of capture")
+	}
+	clear(r.conns)
+}
+
+func (r *Reader) emit(e Event) { r.queue = append(r.queue, e) }
+
+func asTime(ns int64) time.Time { return time.Unix(0, ns).UTC() }
+
+// headOf makes the Head of an event that half i of c is the cause of; i is -1 if
+// none is.
+func (c *tcpConn) headOf(event string, i int, s span) Head {
+	return Head{Event: event, Conn: c.an.number, Frame: s.frame, Time: asTime(s.time), From: c.side(i)}
+}
+
+func (c *tcpConn) side(i int) Side {
+	switch {
+	case i < 0:
+		return SideNone
+	case c.an.roles && i == c.an.a:
+		return Initiator
+	case c.an.roles:
+		return Responder
+	case i == c.an.a:
+		return SideA
+	}
+	return SideB
+}
+
+// now is the frame that is being read.
+func (r *Reader) now() span { return span{frame: r.pkt.frame, time: r.pkt.time} }
+
+func (r *Reader) anomaly(c *tcpConn, i int, what string, off int64, n uint64, detail string) {
+	if c.state != isIWARP || r.opt.NoAnomalies {
+		return
+	}
+	r.emit(&Anomaly{Head: c.headOf(EventAnomaly, i, r.now()), What: what, Offset: uint64(max(off, 0)), Length: n, Detail: detail})
+}
+
+// startsMPA reports whether b begins with the key of a startup frame.
+func startsMPA(b []byte) bool {
+	_, ok := startupKey(b)
+	return ok
+}
+
+var startupKeys = [...]struct {
+	key  []byte
+	kind mpa.Kind
+}{{[]byte("MPA ID Req Frame"), mpa.Request}, {[]byte("MPA ID Rep Frame"), mpa.Reply}}
+
+const startupKeyLen = 16
+
+func startupKey(b []byte) (mpa.Kind, bool) {
+	for _, k := range startupKeys {
+		if bytes.HasPrefix(b, k.key) {
+			return k.kind, true
+		}
+	}
+	return 0, false
+}

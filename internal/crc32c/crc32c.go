@@ -42,3 +42,6 @@ func Kernel() string {
 	}
 	return "hash/crc32"
 }
+
+// Features names the features of this processor that matter here and that it has.
+func Features() []string { return features() }

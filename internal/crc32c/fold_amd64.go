@@ -32,3 +32,19 @@ func foldAVX512(crc uint32, p *byte, n int, k *[6]uint64) uint32
 
 //go:noescape
 func foldCopyAVX512(crc uint32, dst, p *byte, n int, k *[6]uint64) uint32
+
+func features() (names []string) {
+	x := &cpu.X86
+	for _, f := range []struct {
+		has  bool
+		name string
+	}{
+		{x.HasSSE42, "sse4.2"}, {x.HasPCLMULQDQ, "pclmulqdq"}, {x.HasAVX2, "avx2"}, {x.HasAVX512F, "avx512f"},
+		{x.HasAVX512VL, "avx512vl"}, {x.HasAVX512DQ, "avx512dq"}, {x.HasAVX512VPCLMULQDQ, "vpclmulqdq"},
+	} {
+		if f.has {
+			names = append(names, f.name)
+		}
+	}
+	return names
+}

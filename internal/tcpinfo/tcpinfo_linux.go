@@ -23,9 +23,14 @@ type sender struct {
 	flags int
 	wait  bool
 	n     int
+	calls uint64
 	err   error
 	try   func(fd uintptr) bool
 }
+
+// SendCalls is the number of system calls that Send has made, those that took
+// nothing included. It belongs to the goroutine that calls Send.
+func (s *sender) SendCalls() uint64 { return s.calls }
 
 // iovPool lends the lists of pieces: 16 KiB are too much for a conn to keep.
 var iovPool = sync.Pool{New: func() any { return new([maxIovec]unix.Iovec) }}
@@ -79,6 +84,7 @@ func fill(list *[maxIovec]unix.Iovec, bufs [][]byte) (count int, whole bool) {
 
 func (s *sender) sendmsg(fd uintptr) bool {
 	for {
+		s.calls++
 		n, _, errno := unix.Syscall(unix.SYS_SENDMSG, fd, uintptr(unsafe.Pointer(&s.msg)), uintptr(s.flags))
 		switch errno {
 		case 0:

@@ -9,6 +9,9 @@ type sender struct{}
 
 func (*sender) init() {}
 
+// SendCalls is 0 here.
+func (*sender) SendCalls() uint64 { return 0 }
+
 // Send is not offered here: use [net.Buffers].
 func (*Socket) Send([][]byte, bool, bool) (int, error) {
 	return 0, &UnsupportedError{Feature: "a gather write that ends a segment"}

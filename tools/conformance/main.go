@@ -26,6 +26,8 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+
+	"github.com/go-iwarp/iwarp/tools/internal/claims"
 )
 
 func main() {
@@ -50,17 +52,17 @@ func run(root string, checkOnly bool, ran string) (complaints []string, err erro
 	if err != nil {
 		return nil, err
 	}
-	claims, err := findClaims(root)
+	found, err := claims.Find(root)
 	if err != nil {
 		return nil, err
 	}
-	complaints = assign(rules, claims)
+	complaints = assign(rules, found)
 	if ran != "" {
 		results, err := readResults(ran)
 		if err != nil {
 			return nil, err
 		}
-		complaints = append(complaints, unproved(claims, results)...)
+		complaints = append(complaints, unproved(found, results)...)
 	}
 	table := render(rules)
 	name := filepath.Join(root, "docs", "conformance.md")

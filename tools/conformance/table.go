@@ -8,6 +8,8 @@ import (
 	"os"
 	"slices"
 	"strings"
+
+	"github.com/go-iwarp/iwarp/tools/internal/claims"
 )
 
 // A rule is a line of the catalogue.
@@ -50,7 +52,7 @@ func readCatalogue(name string) (catalogue, error) {
 }
 
 // assign gives each rule its tests.
-func assign(rules catalogue, claims []claim) (complaints []string) {
+func assign(rules catalogue, found []claims.Claim) (complaints []string) {
 	byID := make(map[string]*rule, len(rules))
 	for _, r := range rules {
 		if byID[r.id] != nil {
@@ -58,17 +60,17 @@ func assign(rules catalogue, claims []claim) (complaints []string) {
 		}
 		byID[r.id] = r
 	}
-	for _, c := range claims {
-		r := byID[c.id]
+	for _, c := range found {
+		r := byID[c.ID]
 		if r == nil {
-			complaints = append(complaints, fmt.Sprintf("%s:%d: no requirement %s", c.file, c.line, c.id))
+			complaints = append(complaints, fmt.Sprintf("%s:%d: no requirement %s", c.File, c.Line, c.ID))
 			continue
 		}
 		if r.reason != "" {
-			complaints = append(complaints, fmt.Sprintf("%s:%d: %s shows %s, which does not apply (%s)", c.file, c.line, c.test, c.id, r.reason))
+			complaints = append(complaints, fmt.Sprintf("%s:%d: %s shows %s, which does not apply (%s)", c.File, c.Line, c.Test, c.ID, r.reason))
 		}
-		if !slices.Contains(r.tests, c.name()) {
-			r.tests = append(r.tests, c.name())
+		if !slices.Contains(r.tests, c.Name()) {
+			r.tests = append(r.tests, c.Name())
 		}
 	}
 	return complaints

@@ -1,0 +1,265 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/go-iwarp/iwarp"
+)
+
+// benchCmd is "iwarp bench".
+type benchCmd struct {
+	Server *address `arg:"" optional:"" name:"host:port" help:"The other end: an \"iwarp bench --serve\". Without it both ends run on this machine, as two processes."`
+	Serve  *address `placeholder:"ADDR" help:"Be the other end, at this address, until SIGINT or SIGTERM. Default port 7174."`
+
+	Op       benchOp       `default:"auto" placeholder:"write|read|send|notify" help:"What to measure: RDMA Writes (default), RDMA Reads, Sends (default with --lat), or notify: a Write and then a Send."`
+	Size     []octets      `placeholder:"N,..." help:"Octets of a message, or a list of sizes; K, M and G may stand behind (default 1M, with --lat 64)."`
+	Sweep    bool          `help:"Many sizes, from 64 octets to 16M."`
+	Depth    *int          `placeholder:"N" help:"Operations under way at once on a connection (default: 4M worth, 4 to 512)."`
+	Conns    int           `default:"1" placeholder:"N" help:"Connections, all at once (default 1)."`
+	Bidi     bool          `help:"Both directions at once."`
+	Lat      bool          `help:"Latency, of one operation at a time, instead of bandwidth."`
+	Poll     bool          `help:"Polling mode at both ends: whoever waits for a completion reads the socket, and spins. Takes a processor for each end."`
+	Baseline bool          `help:"Plain TCP of Go in turn with every sample, and the ratio to it: writes of 16 segments, reads of 256 KiB; with --lat a ping-pong, which spins with --poll."`
+	Samples  int           `default:"7" placeholder:"N" help:"Samples (default 7). The median of them is the result."`
+	Duration time.Duration `default:"250ms" placeholder:"D" help:"About how long a sample takes (default 250ms)."`
+	Segment  fpduMax       `placeholder:"N" help:"Hold FPDUs to what fits TCP segments of N octets, as on a network with such a path: 1448 is Ethernet's."`
+	SameCPU  bool          `name:"same-cpu" help:"Both ends on one processor, where a wake-up is cheap and steady. Only without HOST:PORT, and on Linux."`
+	One      bool          `name:"one-process" help:"Both ends in this process. Only without HOST:PORT."`
+	HTML     string        `name:"html" placeholder:"FILE" help:"Write the results with plots to FILE, as HTML that needs nothing else."`
+	JSON     bool          `name:"json" help:"Print JSON, an object a line, errors too. The keys are listed above."`
+	Profile  string        `placeholder:"FILE" hidden:"" help:"Write a processor profile of the first size."`
+	Child    bool          `hidden:"" help:"Started by another bench: end with standard input."`
+
+	Startup startupFlags `embed:""`
+}
+
+// Help is the long help.
+func (c *benchCmd) Help() string {
+	return `Both ends take memory, connect, warm up, and then run --samples samples. A sample ends when the other end
+says that all has arrived. All TCP sockets, the baseline's too, have the same congestion control: cubic where it may be set,
+else reno, else the system's; what it is, is shown. What is sent is always the same memory.
+
+Latency is half a round trip for send and notify, and the whole operation for read. A Write alone tells
+the other end nothing, so that --lat goes with the other three.
+
+With --json every line is an object; "event" says which:
+
+  machine   go, os, arch, cpus, processor, features (a list), crc_kernel; peer: the same of the other end
+
+  result    op, octets, depth, conns, bidi, latency, poll, crc, markers, segment (0: the TCP's), mulpdu,
+            congestion, samples
+            gb_per_s (1e9 octets), gb_per_s_min, gb_per_s_max, messages_per_s,
+            cpu_s_per_gb (both ends), allocs_per_op (both ends), syscalls_per_gb (reads and writes, both ends)
+            with --lat instead: min_ns, median_ns, p99_ns, p999_ns, max_ns, allocs_per_op, histogram: a list of
+            {below_ns, count}
+            with --baseline also: ratio (median of the rounds' ratios, below 1 is slower for bandwidth, above 1
+            for latency), ratio_min, ratio_max, cpu_ratio, syscall_ratio, and baseline: an object with
+            gb_per_s, cpu_s_per_gb, syscalls_per_gb, or median_ns
+            rounds: a list of {gb_per_s or median_ns, baseline (the same of the baseline), ratio}
+
+  listening address (with --serve)
+
+  error     as in iwarp ping`
+}
+
+// benchOp is what is measured.
+type benchOp string
+
+const (
+	opAuto   benchOp = "auto"
+	opWrite  benchOp = "write"
+	opRead   benchOp = "read"
+	opSend   benchOp = "send"
+	opNotify benchOp = "notify"
+)
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (o *benchOp) UnmarshalText(b []byte) error {
+	all := []benchOp{opWrite, opRead, opSend, opNotify}
+	if v := benchOp(b); v == opAuto || slices.Contains(all, v) {
+		*o = v
+		return nil
+	}
+	return fmt.Errorf("%q: write, read, send or notify", b)
+}
+
+// Bounds of what can be asked for.
+const (
+	maxBenchDepth   = 8192
+	maxBenchConns   = 1024
+	maxBenchSamples = 1000
+)
+
+// Validate refuses flags that do not go together.
+func (c *benchCmd) Validate() error {
+	switch {
+	case c.Server != nil && c.Serve != nil:
+		return fmt.Errorf("--serve %s: not together with HOST:PORT (%s): a server does not dial", *c.Serve, *c.Server)
+	case c.Serve != nil && (len(c.Size) > 0 || c.Sweep || c.Lat || c.Baseline || c.Op != opAuto):
+		return errors.New("--serve: the client says what is measured: only the startup flags, --segment and --poll go with it")
+	case c.Lat && c.Op == opWrite:
+		return errors.New("--lat --op write: a Write alone tells the other end nothing: use notify, a Write and then a Send")
+	case c.Lat && (c.Bidi || c.Depth != nil || c.Conns != 1):
+		return errors.New("--lat: one operation at a time, on one connection: without --bidi, --depth and --conns")
+	case c.Sweep && len(c.Size) > 0:
+		return errors.New("--sweep: not together with --size")
+	case c.Depth != nil && (*c.Depth < 1 || *c.Depth > maxBenchDepth):
+		return fmt.Errorf("--depth %d: from 1 to %d", *c.Depth, maxBenchDepth)
+	case c.Conns < 1 || c.Conns > maxBenchConns:
+		return fmt.Errorf("--conns %d: from 1 to %d", c.Conns, maxBenchConns)
+	case c.Samples < 1 || c.Samples > maxBenchSamples:
+		return fmt.Errorf("--samples %d: from 1 to %d", c.Samples, maxBenchSamples)
+	case c.Duration < time.Millisecond || c.Duration > time.Minute:
+		return fmt.Errorf("--duration %v: from 1ms to 1m", c.Duration)
+	case c.Segment != 0 && c.Startup.FPDUMax != 0:
+		return fmt.Errorf("--segment %d: not together with --fpdu-max", c.Segment)
+	case c.Server != nil && (c.SameCPU || c.One):
+		return errors.New("--same-cpu, --one-process: not with HOST:PORT, whose processes are not ours")
+	case len(c.Startup.Private) > 0:
+		return errors.New("--private: bench's peers need none")
+	case c.Startup.Record != "":
+		return errors.New("--record: what is recorded is not what would be measured: record an \"iwarp ping\"")
+	}
+	for _, n := range c.Size {
+		if n > maxBenchOctets {
+			return fmt.Errorf("--size %d: at most %d", n, maxBenchOctets)
+		}
+	}
+	return c.Startup.check()
+}
+
+// maxBenchOctets bounds the memory that a client can make a server take.
+const maxBenchOctets = 256 << 20
+
+// Run is the client or the server.
+func (c *benchCmd) Run(ctx context.Context, out *output) error {
+	out.json = c.JSON
+	if c.Segment != 0 {
+		c.Startup.FPDUMax = c.Segment
+	}
+	if c.Serve != nil {
+		return c.serve(ctx, out)
+	}
+	if c.SameCPU {
+		if err := onOneCPU(); err != nil {
+			return fmt.Errorf("--same-cpu: %w", err)
+		}
+	}
+	c.Startup.announce(out)
+	addr := ""
+	if c.Server != nil {
+		addr = string(*c.Server)
+	} else {
+		local, stop, err := c.otherEnd(ctx)
+		if err != nil {
+			return err
+		}
+		defer stop()
+		addr = local
+	}
+	b := &benchClient{benchCmd: c, out: out, addr: addr}
+	return b.run(ctx)
+}
+
+// sizes is what to measure with, in order.
+func (c *benchCmd) sizes() []int {
+	if c.Sweep {
+		return []int{64, 256, 1 << 10, 4 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20, 4 << 20, 16 << 20}
+	}
+	if len(c.Size) == 0 {
+		if c.Lat {
+			return []int{64}
+		}
+		return []int{1 << 20}
+	}
+	var sizes []int
+	for _, n := range c.Size {
+		sizes = append(sizes, int(n))
+	}
+	return sizes
+}
+
+// spec is the work of one size.
+func (c *benchCmd) spec(size int) benchSpec {
+	s := benchSpec{
+		Op: c.Op, Size: size, Conns: c.Conns, Bidi: c.Bidi, Lat: c.Lat, Poll: c.Poll,
+		Depth: min(max(4<<20/size, 4), 512),
+	}
+	if s.Op == opAuto {
+		s.Op = opWrite
+		if s.Lat {
+			s.Op = opSend
+		}
+	}
+	if c.Depth != nil {
+		s.Depth = *c.Depth
+	}
+	if s.Lat {
+		s.Depth = 1
+	}
+	return s
+}
+
+// childArgs is the command line of the other end on this machine.
+func (c *benchCmd) childArgs() []string {
+	f := &c.Startup
+	args := []string{
+		"bench", "--serve", "127.0.0.1:0", "--child", "--json",
+		fmt.Sprintf("--rev=%d", f.Rev), "--crc=" + string(f.CRC), "--rtr=" + f.RTR.flag(),
+		fmt.Sprintf("--fpdu-max=%d", f.FPDUMax), "--timeout=" + f.timeout().String(),
+	}
+	for _, d := range [...]struct {
+		name string
+		v    depth
+	}{{"ird", f.IRD}, {"ord", f.ORD}} {
+		if d.v != 0 {
+			args = append(args, fmt.Sprintf("--%s=%d", d.name, max(int(d.v), 0)))
+		}
+	}
+	if f.Markers {
+		args = append(args, "--markers")
+	}
+	return args
+}
+
+// title names a spec in a line.
+func (s *benchSpec) title() string {
+	words := []string{string(s.Op), amount(s.Size)}
+	if s.Lat {
+		words = append(words, "latency")
+	} else {
+		words = append(words, fmt.Sprintf("depth %d", s.Depth))
+	}
+	if s.Conns > 1 {
+		words = append(words, plural(uint64(s.Conns), "connection"))
+	}
+	if s.Bidi {
+		words = append(words, "both directions")
+	}
+	if s.Poll {
+		words = append(words, "polling")
+	}
+	return strings.Join(words, ", ")
+}
+
+// flag gives the set as a flag takes it.
+func (r rtrSet) flag() string {
+	var kinds []string
+	for _, k := range []struct {
+		bit  iwarp.RTR
+		name string
+	}{{iwarp.RTRWrite, "write"}, {iwarp.RTRRead, "read"}, {iwarp.RTRSend, "send"}} {
+		if iwarp.RTR(r)&k.bit != 0 {
+			kinds = append(kinds, k.name)
+		}
+	}
+	if len(kinds) == 0 {
+		return "none"
+	}
+	return strings.Join(kinds, ",")
+}

@@ -1,0 +1,94 @@
+package cli
+
+import (
+	"context"
+	"net"
+	"runtime"
+	"sync"
+
+	"github.com/go-iwarp/iwarp"
+	"github.com/go-iwarp/iwarp/internal/procstat"
+)
+
+// benchLink is one end of the connections of a spec, of iWARP or of plain TCP.
+type benchLink interface {
+	// add takes over connection i and blocks for its startup. It may be called for
+	// different ones at once.
+	add(ctx context.Context, i int, nc net.Conn) error
+	// regions are what the other end may write and read, one for each connection.
+	regions() []iwarp.RemoteBuffer
+	// connected tells the other end's regions.
+	connected(regions []iwarp.RemoteBuffer) error
+	// run does this end's part of a sample: active is the client's.
+	run(ctx context.Context, count uint64, active bool) error
+	// calls is the number of reads and writes so far, where the link knows.
+	calls() (n uint64, ok bool)
+	// times are the latencies of the last run.
+	times() []int64
+	mulpdu() int
+	close()
+}
+
+// newLink makes the link of one end.
+func newLink(kind linkKind, spec benchSpec, cfg *iwarp.Config, initiator bool) (benchLink, error) {
+	if kind == linkTCP {
+		return newTCPLink(spec), nil
+	}
+	return newIWARPLink(spec, cfg, initiator)
+}
+
+// each runs f for n connections at once and gives the first error, which ends the
+// others.
+func each(ctx context.Context, n int, f func(ctx context.Context, i int) error) error {
+	if n == 1 {
+		return f(ctx, 0)
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	var wg sync.WaitGroup
+	var once sync.Once
+	var first error
+	for i := range n {
+		wg.Go(func() {
+			if err := f(ctx, i); err != nil {
+				once.Do(func() { first = err })
+				cancel(err)
+			}
+		})
+	}
+	wg.Wait()
+	return first
+}
+
+// meter tells what this process uses.
+type meter struct {
+	link  benchLink
+	start procstat.Usage
+	alloc uint64
+	calls uint64
+}
+
+// startMeter begins after a collection, so that garbage of earlier work is not
+// counted.
+func startMeter(link benchLink) *meter {
+	runtime.GC()
+	m := &meter{link: link, alloc: mallocs()}
+	m.calls, _ = link.calls()
+	m.start = procstat.Now()
+	return m
+}
+
+func (m *meter) stop() benchUsage {
+	used := procstat.Now().Sub(m.start)
+	u := benchUsage{CPU: used.CPU, Calls: used.Calls, Allocs: mallocs() - m.alloc}
+	if n, ok := m.link.calls(); ok {
+		u.Calls = n - m.calls
+	}
+	return u
+}
+
+func mallocs() uint64 {
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return m.Mallocs
+}

@@ -1,0 +1,348 @@
+package cli
+
+import (
+	"encoding/json"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"time"
+)
+
+// benchRound is one sample, and the baseline's that followed it.
+type benchRound struct{ ours, base outcome }
+
+// figures are what one sample, or the median of some, comes to.
+type figures struct {
+	GBps   float64 `json:"gb_per_s,omitempty"`
+	CPU    float64 `json:"cpu_s_per_gb,omitempty"`
+	Calls  float64 `json:"syscalls_per_gb,omitempty"`
+	Median float64 `json:"median_ns,omitempty"`
+}
+
+// roundFigures are those of a round.
+type roundFigures struct {
+	figures
+	Baseline *figures `json:"baseline,omitempty"`
+	Ratio    float64  `json:"ratio,omitempty"`
+}
+
+// benchResult is what has been measured with one size.
+type benchResult struct {
+	benchSpec
+	crc, markers bool
+	segment      int
+	mulpdu       int
+
+	rounds []roundFigures
+	allocs []float64 // per operation
+	rate   []float64 // messages a second
+	times  []int64   // one-way, with --lat; all samples
+
+	ours, base             figures
+	ratio, minimum, most   float64
+	cpuRatio, callRatio    float64
+	baseline, headerBefore bool
+}
+
+// add takes in a round of count operations a connection.
+func (r *benchResult) add(count uint64, round benchRound) {
+	f := roundFigures{figures: r.figuresOf(count, &round.ours)}
+	ops := r.operations(count)
+	r.allocs = append(r.allocs, float64(round.ours.usage.Allocs)/ops)
+	r.rate = append(r.rate, ops/round.ours.took.Seconds())
+	for _, t := range round.ours.times {
+		r.times = append(r.times, t/r.ways())
+	}
+	if round.base.took > 0 {
+		base := r.figuresOf(count, &round.base)
+		f.Baseline = &base
+		f.Ratio = f.GBps / base.GBps
+		if r.Lat {
+			f.Ratio = f.Median / base.Median
+		}
+	}
+	r.rounds = append(r.rounds, f)
+}
+
+// ways is how many ways the time of an operation covers: there and back.
+func (r *benchResult) ways() int64 {
+	if r.Op == opRead {
+		return 1
+	}
+	return 2
+}
+
+// operations is the number of all connections and directions together.
+func (r *benchResult) operations(count uint64) float64 {
+	n := float64(count) * float64(r.Conns)
+	if r.Bidi {
+		n *= 2
+	}
+	return n
+}
+
+func (r *benchResult) figuresOf(count uint64, o *outcome) figures {
+	gb := r.operations(count) * float64(r.Size) / 1e9
+	if r.Lat {
+		ways := r.ways()
+		return figures{Median: float64(quantile(slices.Sorted(slices.Values(o.times)), 0.5)) / float64(ways)}
+	}
+	return figures{
+		GBps: gb / o.took.Seconds(), CPU: o.usage.CPU.Seconds() / gb, Calls: float64(o.usage.Calls) / gb,
+	}
+}
+
+// finish computes the medians.
+func (r *benchResult) finish(baseline bool) {
+	r.baseline = baseline
+	slices.Sort(r.times)
+	r.ours = medians(r.rounds, func(f *roundFigures) *figures { return &f.figures })
+	if !baseline {
+		return
+	}
+	r.base = medians(r.rounds, func(f *roundFigures) *figures { return f.Baseline })
+	ratios := collect(r.rounds, func(f *roundFigures) float64 { return f.Ratio })
+	r.ratio, r.minimum, r.most = median(ratios), slices.Min(ratios), slices.Max(ratios)
+	r.cpuRatio = median(collect(r.rounds, func(f *roundFigures) float64 { return f.CPU / f.Baseline.CPU }))
+	r.callRatio = median(collect(r.rounds, func(f *roundFigures) float64 { return f.Calls / f.Baseline.Calls }))
+}
+
+func medians(rounds []roundFigures, of func(*roundFigures) *figures) figures {
+	return figures{
+		GBps:   median(collect(rounds, func(f *roundFigures) float64 { return of(f).GBps })),
+		CPU:    median(collect(rounds, func(f *roundFigures) float64 { return of(f).CPU })),
+		Calls:  median(collect(rounds, func(f *roundFigures) float64 { return of(f).Calls })),
+		Median: median(collect(rounds, func(f *roundFigures) float64 { return of(f).Median })),
+	}
+}
+
+func collect(rounds []roundFigures, f func(*roundFigures) float64) []float64 {
+	list := make([]float64, len(rounds))
+	for i := range rounds {
+		list[i] = f(&rounds[i])
+	}
+	return list
+}
+
+// median of an even number is the mean of the middle two; 0 stands for what could
+// not be measured.
+func median(list []float64) float64 {
+	if len(list) == 0 {
+		return 0
+	}
+	s := slices.Sorted(slices.Values(list))
+	m := (s[(len(s)-1)/2] + s[len(s)/2]) / 2
+	if math.IsNaN(m) || math.IsInf(m, 0) {
+		return 0
+	}
+	return m
+}
+
+// quantile of a sorted list.
+func quantile(sorted []int64, q float64) int64 {
+	if len(sorted) == 0 {
+		return 0
+	}
+	return sorted[min(int(q*float64(len(sorted))), len(sorted)-1)]
+}
+
+// bucket is a bar of the histogram.
+type bucket struct {
+	Below int64 `json:"below_ns"`
+	Count int   `json:"count"`
+}
+
+// histogram sorts the times into buckets of about 9 %: eight to a doubling.
+func (r *benchResult) histogram() (list []bucket) {
+	at := 0
+	for exp := 0.0; at < len(r.times); exp++ {
+		below := int64(math.Ceil(math.Pow(2, exp/8)))
+		from := at
+		for at < len(r.times) && r.times[at] < below {
+			at++
+		}
+		if at > from {
+			list = append(list, bucket{below, at - from})
+		}
+	}
+	return list
+}
+
+func (r *benchResult) kind() string { return "result" }
+
+// MarshalJSON implements json.Marshaler.
+func (r *benchResult) MarshalJSON() ([]byte, error) {
+	type latency struct {
+		Min       int64    `json:"min_ns"`
+		Median    int64    `json:"median_ns"`
+		P99       int64    `json:"p99_ns"`
+		P999      int64    `json:"p999_ns"`
+		Max       int64    `json:"max_ns"`
+		Histogram []bucket `json:"histogram"`
+	}
+	type bandwidth struct {
+		GBps  float64 `json:"gb_per_s"`
+		Min   float64 `json:"gb_per_s_min"`
+		Max   float64 `json:"gb_per_s_max"`
+		Rate  float64 `json:"messages_per_s"`
+		CPU   float64 `json:"cpu_s_per_gb"`
+		Calls float64 `json:"syscalls_per_gb"`
+	}
+	type comparison struct {
+		Ratio     float64  `json:"ratio"`
+		Min       float64  `json:"ratio_min"`
+		Max       float64  `json:"ratio_max"`
+		CPURatio  float64  `json:"cpu_ratio,omitempty"`
+		CallRatio float64  `json:"syscall_ratio,omitempty"`
+		Baseline  *figures `json:"baseline"`
+	}
+	e := struct {
+		Op         benchOp `json:"op"`
+		Octets     int     `json:"octets"`
+		Depth      int     `json:"depth"`
+		Conns      int     `json:"conns"`
+		Bidi       bool    `json:"bidi"`
+		Latency    bool    `json:"latency"`
+		Poll       bool    `json:"poll"`
+		CRC        bool    `json:"crc"`
+		Markers    bool    `json:"markers"`
+		Segment    int     `json:"segment"`
+		MULPDU     int     `json:"mulpdu"`
+		Congestion string  `json:"congestion"`
+		Samples    int     `json:"samples"`
+		Allocs     float64 `json:"allocs_per_op"`
+		*bandwidth
+		*latency
+		*comparison
+		Rounds []roundFigures `json:"rounds"`
+	}{
+		Op: r.Op, Octets: r.Size, Depth: r.Depth, Conns: r.Conns, Bidi: r.Bidi, Latency: r.Lat, Poll: r.Poll,
+		CRC: r.crc, Markers: r.markers, Segment: r.segment, MULPDU: r.mulpdu, Congestion: r.Congestion,
+		Samples: len(r.rounds), Allocs: median(r.allocs), Rounds: r.rounds,
+	}
+	if r.Lat {
+		e.latency = &latency{
+			Min: quantile(r.times, 0), Median: quantile(r.times, 0.5), P99: quantile(r.times, 0.99), P999: quantile(r.times, 0.999),
+			Max: quantile(r.times, 1), Histogram: r.histogram(),
+		}
+	} else {
+		all := collect(r.rounds, func(f *roundFigures) float64 { return f.GBps })
+		e.bandwidth = &bandwidth{r.ours.GBps, slices.Min(all), slices.Max(all), median(r.rate), r.ours.CPU, r.ours.Calls}
+	}
+	if r.baseline {
+		e.comparison = &comparison{r.ratio, r.minimum, r.most, r.cpuRatio, r.callRatio, &r.base}
+	}
+	return json.Marshal(e)
+}
+
+// text is the result's lines of the table, below a header if the result is the
+// first of its kind.
+func (r *benchResult) text() string {
+	var b strings.Builder
+	if r.headerBefore {
+		fmt.Fprintf(&b, "%s, CRC %s, frames of at most %s, congestion control %s, %s; medians\n", r.title(), onOffWord(r.crc),
+			plural(uint64(r.mulpdu), "octet"), orUnknown(r.Congestion), plural(uint64(len(r.rounds)), "sample"))
+	}
+	if r.Lat {
+		r.latencyText(&b)
+	} else {
+		r.bandwidthText(&b)
+	}
+	return strings.TrimSuffix(b.String(), "\n")
+}
+
+func (r *benchResult) bandwidthText(b *strings.Builder) {
+	if r.headerBefore {
+		fmt.Fprintf(b, "%9s %8s %13s %11s %9s %9s %9s", "size", "GB/s", "min..max", "messages/s", "CPU s/GB", "allocs/op", "calls/GB")
+		if r.baseline {
+			fmt.Fprintf(b, " | %8s %6s %11s %6s %6s", "TCP GB/s", "ratio", "min..max", "CPU", "calls")
+		}
+		b.WriteByte('\n')
+	}
+	all := collect(r.rounds, func(f *roundFigures) float64 { return f.GBps })
+	fmt.Fprintf(b, "%9s %8.3f %13s %11s %9.3f %9.2f %9.0f", amountShort(r.Size), r.ours.GBps,
+		fmt.Sprintf("%.2f..%.2f", slices.Min(all), slices.Max(all)), count(median(r.rate)), r.ours.CPU, median(r.allocs), r.ours.Calls)
+	if r.baseline {
+		fmt.Fprintf(b, " | %8.3f %6.2f %11s %6.2f %6.2f", r.base.GBps, r.ratio, fmt.Sprintf("%.2f..%.2f", r.minimum, r.most), r.cpuRatio, r.callRatio)
+	}
+	b.WriteByte('\n')
+}
+
+func (r *benchResult) latencyText(b *strings.Builder) {
+	what := "half a round trip"
+	if r.Op == opRead {
+		what = "from request to data"
+	}
+	us := func(q float64) string {
+		return fmt.Sprintf("%.2f", float64(quantile(r.times, q))/float64(time.Microsecond))
+	}
+	fmt.Fprintf(b, "%s: %s in us: min %s, median %s, 99 %% %s, 99.9 %% %s, max %s; %.2f allocations an operation\n",
+		amountShort(r.Size), what, us(0), us(0.5), us(0.99), us(0.999), us(1), median(r.allocs))
+	if r.baseline {
+		fmt.Fprintf(b, "plain TCP: median %.2f; ratio %.3f (%.3f..%.3f)\n", r.base.Median/1e3, r.ratio, r.minimum, r.most)
+	}
+	list := r.histogram()
+	most := 0
+	for _, h := range list {
+		most = max(most, h.Count)
+	}
+	for _, h := range list {
+		if h.Count*1000 >= len(r.times) { // at least 0.1 %
+			fmt.Fprintf(b, "  below %9.2f us %6.2f %% %s\n", float64(h.Below)/1e3, 100*float64(h.Count)/float64(len(r.times)),
+				strings.Repeat("#", (h.Count*50+most-1)/most))
+		}
+	}
+}
+
+func onOffWord(b bool) string {
+	if b {
+		return "on"
+	}
+	return "off"
+}
+
+func orUnknown(s string) string {
+	if s == "" {
+		return "unknown"
+	}
+	return s
+}
+
+// amountShort is amount without a space.
+func amountShort(n int) string {
+	if n < 1<<10 {
+		return fmt.Sprint(n)
+	}
+	return strings.ReplaceAll(amount(n), " ", "")
+}
+
+// count gives a large number in thousands or millions.
+func count(f float64) string {
+	switch {
+	case f >= 1e6:
+		return fmt.Sprintf("%.3f M", f/1e6)
+	case f >= 1e4:
+		return fmt.Sprintf("%.1f k", f/1e3)
+	}
+	return fmt.Sprintf("%.0f", f)
+}
+
+// benchProgress is the line that shows how far a measurement is.
+type benchProgress struct {
+	out   *output
+	title string
+	total int
+}
+
+func (p *benchProgress) show(done int) {
+	if p.out.terminal && !p.out.json {
+		p.out.printf("\r   %-50s sample %d of %d ", p.title, done, p.total)
+	}
+}
+
+func (p *benchProgress) clear() {
+	if p.out.terminal && !p.out.json {
+		p.out.printf("\r%s\r", strings.Repeat(" ", textWidth+3))
+	}
+}

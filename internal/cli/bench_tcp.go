@@ -1,0 +1,194 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"sync"
+	"time"
+
+	"github.com/go-iwarp/iwarp"
+	"github.com/go-iwarp/iwarp/internal/tcpinfo"
+)
+
+// The baseline's shape, which is the fastest that plain TCP of Go was found to do.
+const (
+	baselineSegments = 16        // of a write
+	baselineRead     = 256 << 10 // octets
+)
+
+// tcpLink is the baseline: the same octets over plain TCP.
+type tcpLink struct {
+	spec  benchSpec
+	conns []*tcpConn
+}
+
+type tcpConn struct {
+	spec *benchSpec
+	nc   *net.TCPConn
+	sock *tcpinfo.Socket
+	src  []byte
+	dst  []byte
+	took []int64
+}
+
+func newTCPLink(spec benchSpec) *tcpLink {
+	return &tcpLink{spec: spec, conns: make([]*tcpConn, spec.Conns)}
+}
+
+func (l *tcpLink) add(_ context.Context, i int, nc net.Conn) error {
+	tc, ok := nc.(*net.TCPConn)
+	if !ok {
+		return fmt.Errorf("a %T is no TCP connection", nc)
+	}
+	c := &tcpConn{spec: &l.spec, nc: tc}
+	c.sock, _ = tcpinfo.NewSocket(tc)
+	l.conns[i] = c
+	if l.spec.Lat {
+		c.src, c.dst = make([]byte, l.spec.Size), make([]byte, l.spec.Size)
+		return nil
+	}
+	// Messages above 1 MiB come from as much memory, and go to as much: their
+	// octets are not in a cache then, and would not be with any protocol.
+	c.src, c.dst = make([]byte, max(l.spec.Size, 2<<20)), make([]byte, baselineRead)
+	if l.spec.Size > 1<<20 {
+		c.dst = make([]byte, l.spec.Size)
+	}
+	return nil
+}
+
+func (l *tcpLink) regions() []iwarp.RemoteBuffer        { return nil }
+func (l *tcpLink) connected([]iwarp.RemoteBuffer) error { return nil }
+func (l *tcpLink) calls() (uint64, bool)                { return 0, false }
+func (l *tcpLink) times() []int64                       { return l.conns[0].took }
+func (l *tcpLink) mulpdu() int                          { return 0 }
+
+func (l *tcpLink) close() {
+	for _, c := range l.conns {
+		if c != nil {
+			_ = c.nc.Close()
+		}
+	}
+}
+
+func (l *tcpLink) run(ctx context.Context, count uint64, active bool) error {
+	for _, c := range l.conns {
+		_ = c.nc.SetDeadline(time.Time{})
+	}
+	stop := context.AfterFunc(ctx, func() {
+		for _, c := range l.conns {
+			_ = c.nc.SetDeadline(time.Unix(1, 0))
+		}
+	})
+	defer stop()
+	return each(ctx, len(l.conns), func(_ context.Context, i int) error {
+		c := l.conns[i]
+		if l.spec.Lat {
+			return c.pingPong(count, active)
+		}
+		total := int64(count) * int64(l.spec.Size)
+		sends := active != (l.spec.Op == opRead)
+		if !l.spec.Bidi {
+			if sends {
+				return c.send(total)
+			}
+			return c.receive(total)
+		}
+		var wg sync.WaitGroup
+		var err error
+		wg.Go(func() { err = c.receive(total) })
+		serr := c.send(total)
+		wg.Wait()
+		if serr != nil {
+			return serr
+		}
+		return err
+	})
+}
+
+// piece is the length of a write: whole segments.
+func (c *tcpConn) piece() int {
+	mss := 1448
+	if c.sock != nil {
+		if n, err := c.sock.MSS(); err == nil {
+			mss = n
+		}
+	}
+	return baselineSegments * mss
+}
+
+func (c *tcpConn) send(total int64) error {
+	piece, at := c.piece(), 0
+	for total > 0 {
+		if c.spec.Size <= 1<<20 {
+			at = 0 // from the same memory each time
+		} else if at == len(c.src) {
+			at = 0
+		}
+		n, err := c.nc.Write(c.src[at:][:min(int64(piece), int64(len(c.src)-at), total)])
+		if err != nil {
+			return err
+		}
+		at += n
+		total -= int64(n)
+	}
+	return nil
+}
+
+func (c *tcpConn) receive(total int64) error {
+	at := 0
+	for total > 0 {
+		if at == len(c.dst) {
+			at = 0
+		}
+		room := min(int64(baselineRead), int64(len(c.dst)-at), total)
+		n, err := c.nc.Read(c.dst[at:][:room])
+		if err != nil {
+			if err == io.EOF {
+				err = io.ErrUnexpectedEOF
+			}
+			return err
+		}
+		if c.spec.Size > 1<<20 {
+			at += n
+		}
+		total -= int64(n)
+	}
+	return nil
+}
+
+func (c *tcpConn) pingPong(count uint64, active bool) error {
+	read := func() error {
+		_, err := io.ReadFull(c.nc, c.dst)
+		return err
+	}
+	if c.spec.Poll {
+		rc, err := c.nc.SyscallConn()
+		if err != nil {
+			return err
+		}
+		read = func() error { return tcpinfo.SpinRead(rc, c.dst) }
+	}
+	c.took = c.took[:0]
+	last := time.Now()
+	for range count {
+		if !active {
+			if err := read(); err != nil {
+				return err
+			}
+		}
+		if _, err := c.nc.Write(c.src); err != nil {
+			return err
+		}
+		if active {
+			if err := read(); err != nil {
+				return err
+			}
+			now := time.Now()
+			c.took = append(c.took, int64(now.Sub(last)))
+			last = now
+		}
+	}
+	return nil
+}

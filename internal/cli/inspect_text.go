@@ -1,0 +1,282 @@
+package cli
+
+import (
+	"bufio"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/go-iwarp/iwarp/capture"
+)
+
+// textSink writes for people: a line an event, in the order of the capture.
+type textSink struct {
+	w            *bufio.Writer
+	out          *output // its styles
+	hex, verdict bool
+	start        time.Time // of the capture, as far as iWARP goes
+	conns, rules int
+	last         int // connection of the last line
+	recommended  int // broken rules that are recommendations
+}
+
+const timeLayout = "2006-01-02 15:04:05.000000 MST"
+
+func (t *textSink) event(e capture.Event) error {
+	if t.start.IsZero() {
+		t.start = e.Header().Time
+	}
+	switch e := e.(type) {
+	case *capture.Opened:
+		t.opened(e)
+	case *capture.Verdict:
+		t.broken(e)
+	case *capture.Closed:
+		t.closed(e)
+	default:
+		if !t.verdict {
+			t.detail(e)
+		}
+	}
+	return nil // bufio keeps it until Flush
+}
+
+// detail writes what --verdict leaves out.
+func (t *textSink) detail(e capture.Event) {
+	switch e := e.(type) {
+	case *capture.StartupFrame:
+		for i, s := range startupLines(e) {
+			if i == 0 {
+				t.line(&e.Head, s)
+			} else {
+				t.more(s)
+			}
+		}
+		if t.hex {
+			t.octets(e.Octets, e.Fields())
+		}
+	case *capture.Negotiated:
+		s := negotiatedWords(e)
+		if !e.Accepted || e.Problem != "" {
+			s = t.out.red(s)
+		}
+		t.line(&capture.Head{Conn: e.Conn, Frame: e.Frame, Time: e.Time}, s)
+	case *capture.Message:
+		t.message(e)
+	case *capture.FPDU:
+		if t.hex {
+			t.line(&e.Head, fpduWords(e))
+			t.octets(e.Octets, e.Fields())
+		}
+	case *capture.Hint:
+		t.line(&capture.Head{Conn: e.Conn, Frame: e.Frame, Time: e.Time}, fmt.Sprintf("what rides on it is probably %s: %s", e.Name, e.Why))
+	case *capture.Anomaly:
+		t.line(&e.Head, t.out.dim(anomalyWords(e)))
+	}
+}
+
+func (t *textSink) message(m *capture.Message) {
+	if m.Terminate == nil {
+		t.line(&m.Head, messageWords(m))
+		return
+	}
+	t.line(&m.Head, t.out.red(messageWords(m)))
+	if s := offenderWords(m.Terminate); s != "" {
+		t.more("the offending header: " + s)
+	}
+}
+
+// line writes one line.
+func (t *textSink) line(h *capture.Head, s string) {
+	arrow := "   "
+	switch h.From {
+	case capture.Initiator, capture.SideA:
+		arrow = "-->"
+	case capture.Responder, capture.SideB:
+		arrow = "<--"
+	}
+	fmt.Fprintf(t.w, "%4d %7d %12s %s %s\n", h.Conn, h.Frame, seconds(h.Time.Sub(t.start)), arrow, s)
+}
+
+// more continues a line.
+func (t *textSink) more(s string) { fmt.Fprintf(t.w, "%30s%s\n", "", s) }
+
+func (t *textSink) opened(e *capture.Opened) {
+	t.conns++
+	if t.verdict {
+		return
+	}
+	a, b := e.A.String(), e.B.String()
+	if e.Roles {
+		a += " (initiator)"
+		b += " (responder)"
+	}
+	fmt.Fprintf(t.w, "\n%s, from %s\n", t.out.bold(fmt.Sprintf("Connection %d: %s --> %s", e.Conn, a, b)), e.Time.UTC().Format(timeLayout))
+	s := "found by " + e.Why
+	if e.MidStream {
+		s += "; it began before the capture"
+	}
+	fmt.Fprintf(t.w, "%s\n%s\n", t.out.dim(s), t.out.dim("conn   frame      seconds"))
+}
+
+// broken writes a verdict.
+func (t *textSink) broken(v *capture.Verdict) {
+	if mandatory(v) {
+		t.rules++
+	} else {
+		t.recommended++
+	}
+	title := fmt.Sprintf("%s (%s, RFC %d section %s), octet %d", v.Rule, v.Level, v.RFC, v.Section, v.Offset)
+	if !t.verdict {
+		t.line(&v.Head, t.out.red("rule broken: "+title))
+		t.more(fmt.Sprintf("expected %s; seen: %s", v.Expected, v.Seen))
+		return
+	}
+	fmt.Fprintf(t.w, "%s\n", t.out.red(fmt.Sprintf("connection %d, frame %d, octet %d, from %s: %s", v.Conn, v.Frame, v.Offset, fromWords(v.From), v.Rule)))
+	fmt.Fprintf(t.w, "  rule      %s: %s\n", v.Level, v.Summary)
+	fmt.Fprintf(t.w, "  source    RFC %d section %s, %s\n", v.RFC, v.Section, v.URL())
+	fmt.Fprintf(t.w, "  expected  %s\n  seen      %s\n\n", v.Expected, v.Seen)
+}
+
+// closed writes the totals of a connection.
+func (t *textSink) closed(e *capture.Closed) {
+	c := &e.Conn
+	if t.verdict {
+		return
+	}
+	fmt.Fprintf(t.w, "%s\n", t.out.bold(fmt.Sprintf("Connection %d is %s: frames %d-%d, %v", c.Number, howWords(e.How), c.FirstFrame, c.LastFrame, round(c.End.Sub(c.Start)))))
+	for i := range c.From {
+		t.direction(sideWords(c.Roles, i), &c.From[i])
+	}
+	if c.Reads.Count > 0 {
+		t.total("Reads", "from request to response "+latencyWords(&c.Reads))
+	}
+	if c.Atomics.Count > 0 {
+		t.total("atomics", "from request to response "+latencyWords(&c.Atomics))
+	}
+	if len(c.Hints) > 0 {
+		t.total("probably", strings.Join(c.Hints, ", "))
+	}
+	var rules []string
+	for _, id := range slices.Sorted(maps.Keys(c.Verdicts)) {
+		rules = append(rules, fmt.Sprintf("%s %d", id, c.Verdicts[id]))
+	}
+	if len(rules) > 0 {
+		t.total("broken", t.out.red(strings.Join(rules, ", ")))
+	}
+}
+
+func (t *textSink) total(name, s string) { fmt.Fprintf(t.w, "  %-10s %s\n", name, s) }
+
+// direction writes the totals of what one end sent.
+func (t *textSink) direction(name string, s *capture.DirStats) {
+	if s.FPDUs == 0 && len(s.Messages) == 0 {
+		t.total(name, fmt.Sprintf("sent %s and no FPDU", plural(s.Octets, "octet")))
+		return
+	}
+	t.total(name, fmt.Sprintf("sent %s in %s; %s begin with an FPDU", plural(s.Octets, "octet"), plural(s.Segments, "TCP segment"), share(s.AlignedSegments, s.FPDUSegments)))
+	crc := []string{}
+	for _, c := range []struct {
+		n    uint64
+		what string
+	}{{s.CRCGood, "CRC good"}, {s.CRCBad, "CRC bad"}, {s.CRCOff, "CRC not used"}} {
+		if c.n > 0 {
+			crc = append(crc, fmt.Sprintf("%d %s", c.n, c.what))
+		}
+	}
+	markers := word(s.Marked, plural(s.Markers, "Marker"), "no Markers")
+	t.total("", fmt.Sprintf("%s: %s; %s; %s of ULP payload", plural(s.FPDUs, "FPDU"), strings.Join(append(crc, markers), ", "), messageCounts(s.Messages), plural(s.PayloadOctets, "octet")))
+	line := fmt.Sprintf("longest pause %v, after frame %d", round(s.Gap), s.GapFrame)
+	if s.MaxOutstanding > 0 {
+		line = fmt.Sprintf("at most %s outstanding; ", plural(s.MaxOutstanding, "Read or atomic")) + line
+	}
+	if s.Gap > 0 || s.MaxOutstanding > 0 {
+		t.total("", line)
+	}
+	if tcp := tcpWords(s); tcp != "" {
+		t.total("", tcp)
+	}
+}
+
+func share(n, of uint64) string {
+	if of == 0 {
+		return "none"
+	}
+	return fmt.Sprintf("%d of %d (%.1f %%)", n, of, float64(n)*100/float64(of))
+}
+
+func messageCounts(m map[string]uint64) string {
+	var parts []string
+	for _, op := range slices.Sorted(maps.Keys(m)) {
+		parts = append(parts, fmt.Sprintf("%d %s", m[op], op))
+	}
+	if len(parts) == 0 {
+		return "no whole message"
+	}
+	return strings.Join(parts, ", ")
+}
+
+// tcpWords tells what TCP had to do, "" if nothing.
+func tcpWords(s *capture.DirStats) string {
+	var parts []string
+	add := func(n uint64, unit string, octets uint64) {
+		if n == 0 {
+			return
+		}
+		p := plural(n, unit)
+		if octets > 0 {
+			p += fmt.Sprintf(" (%s)", plural(octets, "octet"))
+		}
+		parts = append(parts, p)
+	}
+	add(s.Retransmissions, "retransmission", s.RetransmittedOctets)
+	add(s.OutOfOrder, "segment out of order", 0)
+	add(s.Overlaps, "overlap that differs", 0)
+	add(s.KeepAlives, "keep-alive", 0)
+	add(s.Holes, "hole", s.HoleOctets)
+	return strings.Join(parts, ", ")
+}
+
+// end writes what concerns the whole file.
+func (t *textSink) end(rd *capture.Reader, err error) error {
+	s := rd.Stats()
+	if t.verdict {
+		t.judgement(s.IWARP, err)
+		return nil
+	}
+	frames := fmt.Sprintf("%s, %s with iWARP of %d over TCP", plural(s.Frames, "frame"), plural(s.IWARP, "connection"), s.Conns)
+	if t.conns < int(s.IWARP) {
+		frames += fmt.Sprintf(", %d shown", t.conns)
+	}
+	for _, p := range []struct {
+		n    uint64
+		what string
+	}{{s.NotIP, "not IP"}, {s.NotTCP, "not TCP"}, {s.Fragments, "IP fragments"}, {s.Cut, "cut by the snap length"}, {s.CutHeaders, "cut within their headers"}} {
+		if p.n > 0 {
+			frames += fmt.Sprintf("; %d %s", p.n, p.what)
+		}
+	}
+	fmt.Fprintf(t.w, "\n%s\n", frames)
+	return nil
+}
+
+// judgement sums up the verdicts.
+func (t *textSink) judgement(iwarp uint64, err error) {
+	of := plural(t.conns, "connection")
+	if t.conns < int(iwarp) {
+		of += fmt.Sprintf(" of %d", iwarp)
+	}
+	s := fmt.Sprintf("%s: %s", of, word(t.rules == 0, t.out.green("no rule was broken"), t.out.red(fmt.Sprintf("rules were broken %d times", t.rules))))
+	if t.rules == 1 {
+		s = fmt.Sprintf("%s: %s", of, t.out.red("a rule was broken once"))
+	}
+	if t.recommended > 0 {
+		s += fmt.Sprintf("; recommendations %d times", t.recommended)
+	}
+	if err != nil {
+		s += ", as far as the capture could be read"
+	}
+	fmt.Fprintln(t.w, s)
+}

@@ -1,0 +1,159 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/go-iwarp/iwarp"
+)
+
+// pingClient is the client of rping's protocol.
+type pingClient struct {
+	out   *output
+	count uint64 // 0: until interrupted
+	size  int
+	steps
+	src, sink *iwarp.MR
+	times     latencies
+}
+
+// clientSummary is the client's last line.
+type clientSummary struct {
+	Peer     string `json:"peer"`
+	Verified bool   `json:"verified"`
+	summary
+	want uint64
+}
+
+func (e clientSummary) kind() string { return "summary" }
+
+func (e clientSummary) text() string {
+	n := plural(e.Iterations, "iteration")
+	if e.want > 0 {
+		n = fmt.Sprintf("%d of %s", e.Iterations, plural(e.want, "iteration"))
+	}
+	return fmt.Sprintf("%s verified, %s each way%s", n, plural(e.Octets, "octet"), e.times())
+}
+
+// run is a whole session.
+func (p *pingClient) run(ctx context.Context, addr string, cfg *iwarp.Config, timeout time.Duration) error {
+	dctx, cancel := context.WithTimeoutCause(ctx, timeout, fmt.Errorf("no connection within %v", timeout))
+	defer cancel()
+	conn, err := iwarp.Dial(dctx, "tcp", addr, cfg)
+	if err != nil {
+		return fmt.Errorf("connecting to %s: %w", addr, causeOf(dctx, err))
+	}
+	p.steps.conn, p.steps.timeout = conn, timeout
+	defer conn.Abort() // no effect after a Close
+	p.out.emit(newConnectedEvent(conn))
+	if err := p.register(); err != nil {
+		return err
+	}
+	defer p.src.Close()
+	defer p.sink.Close()
+	err = p.iterate(ctx)
+	if ctx.Err() != nil && p.count == 0 && p.times.n > 0 {
+		err = nil // this is how it was to end
+	}
+	s := clientSummary{Peer: addr, Verified: err == nil, summary: p.times.summary(), want: p.count}
+	if err != nil {
+		p.out.emit(s)
+		return err
+	}
+	if cerr := conn.Close(); cerr != nil { // all has come back: not a failure of the ping
+		p.out.note(fmt.Sprintf("%s: %v", addr, cerr))
+	}
+	p.out.emit(s)
+	return nil
+}
+
+// causeOf puts the reason why ctx ended in place of an error that says only that
+// it did.
+func causeOf(ctx context.Context, err error) error {
+	if cause := context.Cause(ctx); cause != nil && !errors.Is(err, cause) {
+		return cause
+	}
+	return err
+}
+
+// register makes the two regions. The peer has rights on them only while it is to
+// use them.
+func (p *pingClient) register() (err error) {
+	if p.src, err = p.conn.RegisterMR(make([]byte, p.size), 0); err != nil {
+		return err
+	}
+	if p.sink, err = p.conn.RegisterMR(make([]byte, p.size), 0); err != nil {
+		p.src.Close()
+	}
+	return err
+}
+
+func (p *pingClient) iterate(ctx context.Context) error {
+	for n := uint64(0); p.count == 0 || n < p.count; n++ {
+		if ctx.Err() != nil {
+			return fmt.Errorf("interrupted after %s", plural(n, "iteration"))
+		}
+		took, err := p.iteration(ctx, n)
+		switch {
+		case err != nil && ctx.Err() != nil:
+			return fmt.Errorf("interrupted in iteration %d", n+1)
+		case err != nil:
+			return fmt.Errorf("iteration %d: %w", n+1, err)
+		}
+		p.times.add(took, p.size)
+		p.out.emit(iterationEvent{Peer: p.conn.RemoteAddr().String(), Iteration: n + 1, Octets: p.size, Latency: took})
+	}
+	return nil
+}
+
+// untouched is what a sink is filled with; it occurs in no pattern.
+const untouched = 0xff
+
+// iteration sends the data there and back and verifies it. The time is that of
+// the exchange alone.
+func (p *pingClient) iteration(ctx context.Context, n uint64) (time.Duration, error) {
+	src, sink := p.src.Bytes(), p.sink.Bytes()
+	pattern(src, n)
+	sink[0] = untouched
+	repeat(sink, 1)
+	start := time.Now()
+	if err := p.lend(ctx, p.src, iwarp.RemoteRead, "source"); err != nil {
+		return 0, err
+	}
+	if err := p.lend(ctx, p.sink, iwarp.RemoteWrite, "sink"); err != nil {
+		return 0, err
+	}
+	took := time.Since(start)
+	return took, compare(src, sink)
+}
+
+// lend gives the peer access to a region, tells it so, and takes the access back
+// when the peer says that it is done.
+func (p *pingClient) lend(ctx context.Context, mr *iwarp.MR, access iwarp.Access, name string) error {
+	if err := mr.SetAccess(access); err != nil {
+		return err
+	}
+	defer func() { _ = mr.SetAccess(0) }()
+	a := advert{at: mr.Remote(0), size: uint32(p.size)}
+	if err := p.send("advert of the "+name, a); err != nil {
+		return err
+	}
+	_, err := p.recv(ctx, "go-ahead after the "+name+"'s advert")
+	return err
+}
+
+// compare names the first octet that differs.
+func compare(want, got []byte) error {
+	if bytes.Equal(want, got) {
+		return nil
+	}
+	for i := range want {
+		if want[i] != got[i] {
+			return fmt.Errorf("wrong data came back: octet %d of %d is 0x%02x, 0x%02x was sent", i+1, len(want), got[i], want[i])
+		}
+	}
+	return nil
+}

@@ -1,0 +1,245 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"sync"
+	"time"
+
+	"github.com/go-iwarp/iwarp"
+)
+
+// pingServer is the server of rping's protocol.
+type pingServer struct {
+	out     *output
+	cfg     *iwarp.Config
+	startup *startupFlags
+	timeout time.Duration
+	maxSize uint32
+	slots   chan struct{} // one for each client at once
+
+	mu              sync.Mutex
+	times           latencies
+	clients, failed uint64
+}
+
+// listeningEvent tells that clients can come.
+type listeningEvent struct {
+	Address string `json:"address"`
+	MaxSize uint32 `json:"max_size"`
+}
+
+func (e listeningEvent) kind() string { return "listening" }
+
+func (e listeningEvent) text() string {
+	return fmt.Sprintf("listening on %s, for up to %d octets an iteration; Ctrl-C ends it", e.Address, e.MaxSize)
+}
+
+// disconnectedEvent tells that a client has gone in good order.
+type disconnectedEvent struct {
+	Peer       string `json:"peer"`
+	Iterations uint64 `json:"iterations"`
+	Reason     string `json:"reason"`
+}
+
+func (e disconnectedEvent) kind() string { return "disconnected" }
+
+func (e disconnectedEvent) text() string {
+	return fmt.Sprintf("%s: ended after %s: %s", e.Peer, plural(e.Iterations, "iteration"), e.Reason)
+}
+
+// serverSummary is the server's last line.
+type serverSummary struct {
+	Clients uint64 `json:"clients"`
+	Failed  uint64 `json:"failed"`
+	summary
+}
+
+func (e serverSummary) kind() string { return "summary" }
+
+func (e serverSummary) text() string {
+	return fmt.Sprintf("served %s (%d failed), %s, %s each way%s", plural(e.Clients, "client"), e.Failed,
+		plural(e.Iterations, "iteration"), plural(e.Octets, "octet"), e.times())
+}
+
+// run serves until ctx ends.
+func (s *pingServer) run(ctx context.Context, addr string) error {
+	var lc net.ListenConfig
+	ln, err := lc.Listen(ctx, "tcp", addr)
+	if err != nil {
+		return fmt.Errorf("--serve %s: %w", addr, err)
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	stop := context.AfterFunc(ctx, func() { _ = ln.Close() })
+	defer stop()
+	s.out.emit(listeningEvent{Address: ln.Addr().String(), MaxSize: s.maxSize})
+	s.startup.announce(s.out) // after the line that a script waits for
+	var wg sync.WaitGroup
+	err = s.accept(ctx, ln, &wg)
+	cancel()
+	wg.Wait()
+	s.out.emit(serverSummary{Clients: s.clients, Failed: s.failed, summary: s.times.summary()})
+	return err
+}
+
+// accept takes clients until ctx ends, which also closes ln.
+func (s *pingServer) accept(ctx context.Context, ln net.Listener, wg *sync.WaitGroup) error {
+	for {
+		select {
+		case s.slots <- struct{}{}:
+		case <-ctx.Done():
+			return nil
+		}
+		nc, err := ln.Accept()
+		if err != nil {
+			if ctx.Err() != nil {
+				return nil
+			}
+			_ = ln.Close()
+			return fmt.Errorf("taking clients: %w", err)
+		}
+		wg.Go(func() {
+			s.client(ctx, nc)
+			<-s.slots
+		})
+	}
+}
+
+// client is the life of one connection.
+func (s *pingServer) client(ctx context.Context, nc net.Conn) {
+	peer := nc.RemoteAddr().String()
+	conn, err := iwarp.Server(ctx, nc, s.cfg)
+	if err != nil {
+		s.ended(ctx, peer, 0, "", fmt.Errorf("startup: %w", err))
+		return
+	}
+	s.out.emit(newConnectedEvent(conn))
+	n, reason, err := s.serve(ctx, conn)
+	s.ended(ctx, peer, n, reason, err)
+	_ = conn.Close() // what becomes of it is the client's business
+}
+
+// serve serves one client: how many iterations it had, and how it ended.
+func (s *pingServer) serve(ctx context.Context, conn *iwarp.Conn) (n uint64, reason string, err error) {
+	peer := conn.RemoteAddr().String()
+	c := &servedClient{steps: steps{conn: conn, timeout: s.timeout, awake: true}, maxSize: s.maxSize}
+	for {
+		took, err := c.iteration(ctx)
+		if err != nil {
+			reason, err = c.ending(n, err)
+			return n, reason, err
+		}
+		n++
+		s.mu.Lock()
+		s.times.add(took, len(c.buf))
+		s.mu.Unlock()
+		s.out.emit(iterationEvent{Peer: peer, Iteration: n, Octets: len(c.buf), Latency: took, server: true})
+	}
+}
+
+// ended tells how a connection ended, and counts it.
+func (s *pingServer) ended(ctx context.Context, peer string, n uint64, reason string, err error) {
+	if ctx.Err() != nil {
+		reason, err = "the server was told to stop", nil
+	}
+	s.mu.Lock()
+	s.clients++
+	if err != nil {
+		s.failed++
+	}
+	s.mu.Unlock()
+	if err != nil {
+		e := newErrorEvent(err)
+		e.Peer = peer
+		s.out.emit(e)
+		return
+	}
+	s.out.emit(disconnectedEvent{Peer: peer, Iterations: n, Reason: reason})
+}
+
+// servedClient is the server's side of one connection.
+type servedClient struct {
+	steps
+	maxSize uint32
+	buf     []byte // what was read in this iteration; its capacity is kept
+	between bool   // no iteration is under way
+}
+
+// iteration serves one iteration. The time begins with the client's first advert.
+func (c *servedClient) iteration(ctx context.Context) (time.Duration, error) {
+	c.between = true
+	src, err := c.recv(ctx, "advert of a source")
+	if err != nil {
+		return 0, err
+	}
+	c.between = false
+	start := time.Now()
+	if src.size < 1 || src.size > c.maxSize {
+		return 0, fmt.Errorf("the client advertises a source of %d octets: from 1 to %d are served (--max-size)", src.size, c.maxSize)
+	}
+	c.resize(int(src.size))
+	if err := c.read(ctx, src); err != nil {
+		return 0, err
+	}
+	sink, err := c.recv(ctx, "advert of a sink")
+	if err != nil {
+		return 0, err
+	}
+	if sink.size < 1 || sink.size > c.maxSize {
+		return 0, fmt.Errorf("the client advertises a sink of %d octets: from 1 to %d are served (--max-size)", sink.size, c.maxSize)
+	}
+	if err := c.write(ctx, sink); err != nil {
+		return 0, err
+	}
+	return time.Since(start), nil
+}
+
+func (c *servedClient) resize(n int) {
+	if n > cap(c.buf) {
+		c.buf = nil // let the collector have the old one first
+		c.buf = make([]byte, n)
+	}
+	c.buf = c.buf[:n]
+}
+
+// read fetches the source and says so.
+func (c *servedClient) read(ctx context.Context, src advert) error {
+	rctx, cancel := c.within(ctx, "answer to the RDMA Read")
+	defer cancel()
+	if err := c.conn.Read(rctx, c.buf, src.at); err != nil {
+		return fmt.Errorf("RDMA Read of %d octets at STag %v, Tagged Offset %d: %w", len(c.buf), src.at.STag, src.at.TO, err)
+	}
+	return c.send("go-ahead after the Read", advert{})
+}
+
+// write writes what was read into the sink, at most as much as that holds, and
+// says so.
+func (c *servedClient) write(ctx context.Context, sink advert) error {
+	wctx, cancel := c.within(ctx, "progress of the RDMA Write")
+	defer cancel()
+	data := c.buf[:min(len(c.buf), int(sink.size))]
+	if err := c.conn.Write(wctx, data, sink.at); err != nil {
+		return fmt.Errorf("RDMA Write of %d octets to STag %v, Tagged Offset %d: %w", len(data), sink.at.STag, sink.at.TO, err)
+	}
+	return c.send("go-ahead after the Write", advert{})
+}
+
+// ending tells a good end from a bad one. Between iterations a client may close,
+// and an rping may also end with a Terminate, when its kernel tears down the queue
+// pair: neither is an error.
+func (c *servedClient) ending(n uint64, err error) (string, error) {
+	if !c.between {
+		return "", err
+	}
+	if errors.Is(err, io.EOF) {
+		return "the client closed", nil
+	}
+	var perr *iwarp.ProtocolError
+	if n > 0 && errors.As(err, &perr) && perr.Remote && perr.Offender == nil {
+		return fmt.Sprintf("the client sent a Terminate, %v", perr.Code), nil
+	}
+	return "", err
+}

@@ -1,0 +1,218 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/go-iwarp/iwarp"
+)
+
+func TestPing(t *testing.T) {
+	s := serve(t, "--rtr", "write,read,send")
+	ctx := testContext(t)
+	for _, args := range []string{
+		"", "--size 1", "--size 65537", "--markers --size 70000", "--rev 1", "--rev 1 --markers",
+		"--rtr write", "--rtr read", "--rtr send", "--rtr none", "--crc off", "--json",
+	} {
+		t.Run(args, func(t *testing.T) {
+			code, out, errs := client(ctx, append(strings.Fields(args), s.addr, "--count", "3")...)
+			if code != ExitOK {
+				t.Errorf("exit code %d:\n%s%s", code, out, errs)
+			}
+		})
+	}
+	if code := s.stop(); code != ExitOK {
+		t.Errorf("server: exit code %d", code)
+	}
+	mustContain(t, "server", s.out.String(), "served 12 clients (0 failed), 36 iterations")
+}
+
+// Without a count the client goes on until it is interrupted, which is no failure.
+func TestPingForever(t *testing.T) {
+	s := serve(t)
+	ctx, cancel := context.WithCancel(testContext(t))
+	out := newLines()
+	code := make(chan int)
+	go func() { code <- Main(ctx, []string{"ping", s.addr, "--count", "0"}, out, out) }()
+	out.await(t, "iteration 3:")
+	cancel()
+	if c := <-code; c != ExitOK {
+		t.Errorf("exit code %d:\n%s", c, out)
+	}
+	mustContain(t, "client", out.String(), "iterations verified")
+}
+
+// An interrupt before the count is reached is one.
+func TestPingInterrupted(t *testing.T) {
+	addr := rpingServer(t, func(ctx context.Context, c *iwarp.Conn) error {
+		_, err := take(ctx, c)
+		if err == nil {
+			<-c.Done()
+		}
+		return err
+	})
+	ctx, cancel := context.WithCancel(testContext(t))
+	out := newLines()
+	code := make(chan int)
+	go func() { code <- Main(ctx, []string{"ping", addr, "--count", "5"}, out, out) }()
+	out.await(t, "connected")
+	cancel()
+	if c := <-code; c != ExitFailed {
+		t.Errorf("exit code %d:\n%s", c, out)
+	}
+	mustContain(t, "client", out.String(), "interrupted")
+}
+
+// A client that misbehaves is told from one that leaves, and others go on.
+func TestBadClients(t *testing.T) {
+	send := func(b []byte) func(context.Context, *iwarp.Conn) error {
+		return func(ctx context.Context, c *iwarp.Conn) error { return c.Send(ctx, b) }
+	}
+	lend := func(n int, claim uint32, access iwarp.Access) func(context.Context, *iwarp.Conn) error {
+		return func(ctx context.Context, c *iwarp.Conn) error {
+			mr, err := c.RegisterMR(make([]byte, n), access)
+			if err != nil {
+				return err
+			}
+			return c.Send(ctx, advert{at: mr.Remote(0), size: claim}.appendTo(nil))
+		}
+	}
+	for _, test := range []struct {
+		name string
+		play func(context.Context, *iwarp.Conn) error
+		want string
+	}{
+		{"a short advert", send(make([]byte, 15)), "the advert of a source has 15 octets: 16 are due"},
+		{"a long advert", send(make([]byte, 17)), "the advert of a source has 17 octets: 16 are due"},
+		{"a huge message", send(make([]byte, 70000)), "waiting for the advert of a source: DDP untagged buffer"},
+		{"immediate data", func(ctx context.Context, c *iwarp.Conn) error { return c.SendImmediate(ctx, 1) }, "came as Immediate Data"},
+		{"no octets", send(advert{size: 0}.appendTo(nil)), "a source of 0 octets: from 1 to 1000 are served (--max-size)"},
+		{"too many", send(advert{size: 1001}.appendTo(nil)), "a source of 1001 octets: from 1 to 1000"},
+		{"most of all", send(advert{size: 1<<32 - 1}.appendTo(nil)), "a source of 4294967295 octets"},
+		{"an STag of its own making", send(advert{at: iwarp.RemoteBuffer{STag: 0x11223344}, size: 10}.appendTo(nil)), "RDMA Read of 10 octets at STag 0x11223344"},
+		{"more than it has", lend(10, 11, iwarp.RemoteRead), "(0/1/01)"},
+		{"no right to read", lend(10, 10, iwarp.RemoteWrite), "(0/1/02)"},
+		{"nothing at all", func(context.Context, *iwarp.Conn) error { return nil }, "no advert of a source within 500ms"},
+		{"half an iteration", lend(10, 10, iwarp.RemoteRead), "no advert of a sink within 500ms"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			s := serve(t, "--max-size", "1000", "--timeout", "500ms")
+			c := dial(t, s.addr)
+			if err := test.play(testContext(t), c); err != nil {
+				t.Fatal(err)
+			}
+			s.err.await(t, `error: .*\n`)
+			mustContain(t, "server", s.err.String(), test.want)
+			if code, out, errs := client(testContext(t), s.addr, "--count", "1"); code != ExitOK {
+				t.Errorf("another client: exit code %d:\n%s%s", code, out, errs)
+			}
+			if code := s.stop(); code != ExitOK {
+				t.Errorf("server: exit code %d", code)
+			}
+			mustContain(t, "server", s.out.String(), "served 2 clients (1 failed), 1 iteration")
+		})
+	}
+}
+
+// The server writes no more than a sink holds, and refuses a sink without octets.
+func TestSinkSizes(t *testing.T) {
+	for _, test := range []struct {
+		size uint32
+		want string
+	}{{0, "a sink of 0 octets"}, {5, ""}, {10, ""}, {1001, "a sink of 1001 octets"}} {
+		t.Run(fmt.Sprint(test.size), func(t *testing.T) {
+			s := serve(t, "--max-size", "1000")
+			ctx, c := testContext(t), dial(t, s.addr)
+			src, _ := c.RegisterMR([]byte("0123456789"), iwarp.RemoteRead)
+			sink, _ := c.RegisterMR(make([]byte, 10), iwarp.RemoteWrite)
+			if err := c.Send(ctx, advert{at: src.Remote(0), size: 10}.appendTo(nil)); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := take(ctx, c); err != nil {
+				t.Fatal(err)
+			}
+			if err := c.Send(ctx, advert{at: sink.Remote(0), size: test.size}.appendTo(nil)); err != nil {
+				t.Fatal(err)
+			}
+			if test.want != "" {
+				s.err.await(t, test.want)
+				return
+			}
+			if _, err := take(ctx, c); err != nil {
+				t.Fatal(err)
+			}
+			want := "0123456789"[:test.size] + strings.Repeat("\x00", 10-int(test.size))
+			if got := string(sink.Bytes()); got != want {
+				t.Errorf("sink %q, want %q", got, want)
+			}
+		})
+	}
+}
+
+// A client believes no server that does not do its part.
+func TestBadServers(t *testing.T) {
+	goAhead := make([]byte, advertLen)
+	for _, test := range []struct {
+		name string
+		play func(context.Context, *iwarp.Conn, advert) error
+		want string
+	}{
+		{"go-ahead without a Write", func(ctx context.Context, c *iwarp.Conn, _ advert) error {
+			if err := c.Send(ctx, goAhead); err != nil {
+				return err
+			}
+			if _, err := take(ctx, c); err != nil {
+				return err
+			}
+			return c.Send(ctx, goAhead)
+		}, "wrong data came back: octet 1 of 64 is 0xff, 0x72 was sent"},
+		{"one octet missing", func(ctx context.Context, c *iwarp.Conn, src advert) error {
+			b := make([]byte, src.size)
+			if err := c.Read(ctx, b, src.at); err != nil {
+				return err
+			}
+			if err := c.Send(ctx, goAhead); err != nil {
+				return err
+			}
+			sink, err := take(ctx, c)
+			if err != nil {
+				return err
+			}
+			if err := c.Write(ctx, b[:63], sink.at); err != nil {
+				return err
+			}
+			return c.Send(ctx, goAhead)
+		}, "octet 64 of 64 is 0xff, 0x00 was sent"},
+		{"short go-ahead", func(ctx context.Context, c *iwarp.Conn, _ advert) error {
+			return c.Send(ctx, goAhead[:3])
+		}, "go-ahead after the source's advert has 3 octets: 16 are due"},
+		{"Write into the source", func(ctx context.Context, c *iwarp.Conn, src advert) error {
+			return c.Write(ctx, goAhead, src.at)
+		}, "iteration 1: waiting for the go-ahead after the source's advert: DDP tagged buffer: "},
+		{"close", func(context.Context, *iwarp.Conn, advert) error { return nil }, "closed the connection before its go-ahead after the source's advert"},
+		{"silence", func(_ context.Context, c *iwarp.Conn, _ advert) error {
+			<-c.Done()
+			return nil
+		}, "no go-ahead after the source's advert within 500ms"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			addr := rpingServer(t, func(ctx context.Context, c *iwarp.Conn) error {
+				src, err := take(ctx, c)
+				if err != nil {
+					return err
+				}
+				return test.play(ctx, c, src)
+			})
+			code, out, errs := client(testContext(t), addr, "--count", "3", "--timeout", "500ms")
+			if code != ExitFailed {
+				t.Errorf("exit code %d:\n%s%s", code, out, errs)
+			}
+			mustContain(t, "client", errs, test.want)
+			mustContain(t, "client", out, "0 of 3 iterations verified")
+		})
+	}
+}

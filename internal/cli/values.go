@@ -1,0 +1,181 @@
+package cli
+
+import (
+	"encoding/hex"
+	"fmt"
+	"math"
+	"net"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/go-iwarp/iwarp"
+)
+
+// The types of flags. Their UnmarshalText says what is wrong with a value and
+// what would be right; kong puts the flag's name in front.
+
+// revision is an MPA revision.
+type revision int
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (r *revision) UnmarshalText(b []byte) error {
+	switch s := string(b); s {
+	case "1", "2":
+		*r = revision(s[0] - '0')
+		return nil
+	default:
+		return fmt.Errorf("%q is no revision of MPA: 1 (RFC 5044) or 2 (RFC 6581)", s)
+	}
+}
+
+// onOff is a switch that is spelt out. It is no bool, for which kong would make
+// the value optional.
+type onOff string
+
+const on, off onOff = "on", "off"
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (o *onOff) UnmarshalText(b []byte) error {
+	switch v := onOff(b); v {
+	case on, off:
+		*o = v
+		return nil
+	default:
+		return fmt.Errorf("%q: on or off", v)
+	}
+}
+
+// rtrSet is a set of RTR kinds as iwarp.Config takes it.
+type rtrSet iwarp.RTR
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (r *rtrSet) UnmarshalText(b []byte) error {
+	if string(b) == "none" {
+		*r = rtrSet(iwarp.RTRNone)
+		return nil
+	}
+	var set iwarp.RTR
+	for kind := range strings.SplitSeq(string(b), ",") {
+		switch kind {
+		case "write":
+			set |= iwarp.RTRWrite
+		case "read":
+			set |= iwarp.RTRRead
+		case "send":
+			set |= iwarp.RTRSend
+		default:
+			return fmt.Errorf("%q: a list of write, read and send with commas between, or none (RFC 6581 section 9.2); %q is none of them", b, kind)
+		}
+	}
+	*r = rtrSet(set)
+	return nil
+}
+
+// maxDepth is the largest IRD or ORD that two ends can agree on.
+const maxDepth = iwarp.NotNegotiated - 1
+
+// depth is an IRD or ORD as iwarp.Config takes it: 0 is the default and negative
+// means 0.
+type depth int
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (d *depth) UnmarshalText(b []byte) error {
+	n, err := strconv.Atoi(string(b))
+	if err != nil || n < 0 || n > iwarp.NotNegotiated {
+		return fmt.Errorf("%q: a number from 0 to %d, or %d to leave it out of the negotiation (RFC 6581 section 9.1)", b, maxDepth, iwarp.NotNegotiated)
+	}
+	*d = depth(n)
+	if n == 0 {
+		*d = -1
+	}
+	return nil
+}
+
+// hexOctets are octets written in hexadecimal digits.
+type hexOctets []byte
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (h *hexOctets) UnmarshalText(b []byte) error {
+	v, err := hex.DecodeString(string(b))
+	if err != nil {
+		return fmt.Errorf("%q: octets of two hexadecimal digits each, without spaces", b)
+	}
+	*h = v
+	return nil
+}
+
+// fpduMax is a bound of FPDUs in octets, 0 for none.
+type fpduMax int
+
+// The smallest FPDU bound holds the smallest MULPDU that RFC 5044 section 3 allows,
+// 128 octets, and the largest the largest ULPDU, 64768.
+const minFPDUMax, maxFPDUMax = 136, 64776
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (f *fpduMax) UnmarshalText(b []byte) error {
+	n, err := strconv.Atoi(string(b))
+	if err != nil || n != 0 && (n < minFPDUMax || n > maxFPDUMax) {
+		return fmt.Errorf("%q: 0, or octets from %d to %d (RFC 5044 section 3)", b, minFPDUMax, maxFPDUMax)
+	}
+	*f = fpduMax(n)
+	return nil
+}
+
+// wait is a duration to wait.
+type wait time.Duration
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (w *wait) UnmarshalText(b []byte) error {
+	d, err := time.ParseDuration(string(b))
+	if err != nil || d <= 0 {
+		return fmt.Errorf("%q: a duration above 0, such as 500ms or 10s", b)
+	}
+	*w = wait(d)
+	return nil
+}
+
+// octets is a size of at least 1. It fits the 32 bits that the peer is told, and
+// an int.
+type octets int
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (o *octets) UnmarshalText(b []byte) error {
+	s := strings.TrimSuffix(string(b), "iB")
+	shift := 0
+	if s != "" {
+		if i := strings.IndexByte("KMG", s[len(s)-1]); i >= 0 {
+			shift, s = 10*(i+1), s[:len(s)-1]
+		}
+	}
+	n, err := strconv.ParseUint(s, 10, 32)
+	const limit uint64 = min(math.MaxUint32, math.MaxInt)
+	if err != nil || n < 1 || n<<shift > limit || strings.HasSuffix(string(b), "iB") && shift == 0 {
+		return fmt.Errorf("%q: octets from 1 to %d, as a number or with K, M or G behind it for 1024, 1024² or 1024³", b, limit)
+	}
+	*o = octets(n << shift)
+	return nil
+}
+
+// defaultPort is rping's.
+const defaultPort = "7174"
+
+// address is a host and port; a lone host gets the default port.
+type address string
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (a *address) UnmarshalText(b []byte) error {
+	s := string(b)
+	host, port, err := net.SplitHostPort(s)
+	if err != nil {
+		host, port = strings.Trim(s, "[]"), defaultPort
+		if strings.Contains(host, ":") && net.ParseIP(host) == nil {
+			return fmt.Errorf("%q: HOST:PORT, with the host in brackets if it has colons", s)
+		}
+	}
+	if _, err := strconv.ParseUint(port, 10, 16); err != nil {
+		return fmt.Errorf("%q: the port is a number from 0 to 65535", s)
+	}
+	*a = address(net.JoinHostPort(host, port))
+	return nil
+}

@@ -1,0 +1,171 @@
+// Mutants shows that the tests can fail: it breaks one rule of the engines at a
+// time and expects the tests that claim the rule to notice.
+//
+// A mutant (mutants_*.go) is data: requirement ids of docs/requirements.tsv, a
+// file, and a piece of its text that stands there exactly once with what to put
+// in its place. It is built with `go test -overlay`, so the engines have no hooks
+// and no file of theirs is touched. The tests that run are those that name one of
+// its ids in a Shows line (and the mutant's own, if it names any).
+//
+// Usage:
+//
+//	mutants [-n 20 [-seed S]] [-run PATTERN] [-p 2] [-list] [-all] [-report FILE]
+//
+// It first runs the tests without a mutant, which must pass, and then each mutant.
+// Exit code 1 if one survives or does not apply any more. -n takes that many at
+// random, by the seed that it prints. -all goes on after the first package that
+// notices and lists the claims that did not. -report writes a table of all mutants
+// as Markdown.
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/go-iwarp/iwarp/tools/internal/claims"
+)
+
+func main() {
+	var o options
+	flag.IntVar(&o.n, "n", 0, "how many mutants to pick at random; 0: all")
+	flag.Uint64Var(&o.seed, "seed", 0, "of the picking; 0: a new one")
+	pattern := flag.String("run", "", "only the mutants whose name or ids match the `pattern`")
+	flag.IntVar(&o.parallel, "p", 2, "mutants at a time")
+	flag.DurationVar(&o.timeout, "timeout", 2*time.Minute, "for the tests of one package; a mutant that hangs them is noticed")
+	list := flag.Bool("list", false, "list the mutants and do not run them")
+	flag.BoolVar(&o.all, "all", false, "run every claim, and list those that do not notice")
+	flag.StringVar(&o.report, "report", "", "write a table to the `file`")
+	flag.StringVar(&o.root, "root", ".", "the module's `folder`")
+	flag.Parse()
+	re, err := regexp.Compile(*pattern)
+	if err != nil {
+		fatal(err)
+	}
+	o.pattern = re
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	mutants, err := load(&o)
+	if err != nil {
+		fatal(err)
+	}
+	if *list {
+		for _, m := range mutants {
+			fmt.Printf("%-34s %-28s %s\n", m.name, m.file, m.ids)
+		}
+		fmt.Println(len(mutants), "mutants")
+		return
+	}
+	bad, err := run(ctx, &o, mutants)
+	if err != nil {
+		fatal(err)
+	}
+	if bad > 0 {
+		os.Exit(1)
+	}
+}
+
+func fatal(err error) {
+	fmt.Fprintln(os.Stderr, "mutants:", err)
+	os.Exit(2)
+}
+
+type options struct {
+	root     string
+	n        int
+	seed     uint64
+	pattern  *regexp.Regexp
+	parallel int
+	timeout  time.Duration
+	all      bool
+	report   string
+}
+
+// load gives the chosen mutants, with their tests, and makes sure that each
+// applies.
+func load(o *options) ([]*mutant, error) {
+	var err error
+	if o.root, err = filepath.Abs(o.root); err != nil {
+		return nil, err
+	}
+	found, err := claims.Find(o.root)
+	if err != nil {
+		return nil, err
+	}
+	rules, err := readRules(filepath.Join(o.root, "docs", "requirements.tsv"))
+	if err != nil {
+		return nil, err
+	}
+	all := table()
+	if err := prepare(o.root, all, rules, found); err != nil {
+		return nil, err
+	}
+	var picked []*mutant
+	for _, m := range all {
+		if o.pattern.MatchString(m.name) || o.pattern.MatchString(m.ids) {
+			picked = append(picked, m)
+		}
+	}
+	if o.n > 0 && o.n < len(picked) {
+		if o.seed == 0 {
+			o.seed = rand.Uint64()
+		}
+		fmt.Printf("seed %d: %d of %d mutants\n", o.seed, o.n, len(picked))
+		r := rand.New(rand.NewPCG(o.seed, 0))
+		r.Shuffle(len(picked), func(i, j int) { picked[i], picked[j] = picked[j], picked[i] })
+		picked = picked[:o.n]
+	}
+	return picked, nil
+}
+
+// run runs the mutants and tells how many were not noticed.
+func run(ctx context.Context, o *options, mutants []*mutant) (bad int, err error) {
+	start := time.Now()
+	dir, err := os.MkdirTemp("", "mutants")
+	if err != nil {
+		return 0, err
+	}
+	defer os.RemoveAll(dir)
+	if err := baseline(ctx, o, mutants); err != nil {
+		return 0, err
+	}
+	fmt.Printf("the tests pass without a mutant (%v)\n", time.Since(start).Round(time.Second))
+	var wg sync.WaitGroup
+	var mu sync.Mutex
+	slots := make(chan struct{}, max(1, o.parallel))
+	for _, m := range mutants {
+		wg.Go(func() {
+			slots <- struct{}{}
+			defer func() { <-slots }()
+			if ctx.Err() != nil {
+				return
+			}
+			m.run(ctx, o, dir)
+			mu.Lock()
+			defer mu.Unlock()
+			fmt.Println(m.line())
+			if !m.killed() {
+				bad++
+			}
+		})
+	}
+	wg.Wait()
+	if ctx.Err() != nil {
+		return bad, ctx.Err()
+	}
+	took := time.Since(start).Round(time.Second)
+	fmt.Printf("%d mutants, %d noticed, %d not, in %v\n", len(mutants), len(mutants)-bad, bad, took)
+	if o.report != "" {
+		slices.SortFunc(mutants, func(a, b *mutant) int { return a.index - b.index })
+		return bad, writeReport(o.report, mutants, took)
+	}
+	return bad, nil
+}

@@ -1,0 +1,286 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/csv"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"os/exec"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/go-iwarp/iwarp/tools/internal/claims"
+)
+
+// A mutant breaks one rule.
+type mutant struct {
+	name     string
+	ids      string // requirement ids, comma separated
+	file     string
+	old, new string // old stands in the file exactly once
+	// tests are more tests to run, "folder Name" each: for rules whose ids are shown
+	// by tests of another package than the one that the mutant is in.
+	tests []string
+
+	index   int
+	rule    string // of the first id, in words
+	mutated []byte
+	byPkg   map[string][]string // tests to run, by folder
+	killers []string            // tests that failed
+	missed  []string            // with -all: claims that did not notice
+	trouble error               // neither noticed nor not
+	took    time.Duration
+}
+
+func (m *mutant) killed() bool { return m.trouble == nil && len(m.killers) > 0 }
+
+func (m *mutant) line() string {
+	took := m.took.Round(time.Second)
+	switch {
+	case m.trouble != nil:
+		return fmt.Sprintf("TROUBLE   %s (%v): %v", m.name, took, m.trouble)
+	case len(m.killers) == 0:
+		return fmt.Sprintf("SURVIVED  %s (%v): %s of %s, by %v", m.name, took, m.ids, m.file, m.byPkg)
+	}
+	s := fmt.Sprintf("noticed   %s (%v): %s", m.name, took, m.killers[0])
+	if len(m.missed) > 0 {
+		s += "; not by " + strings.Join(m.missed, ", ")
+	}
+	return s
+}
+
+// table gives all mutants.
+func table() []*mutant {
+	all := slices.Concat(mpaMutants, startupMutants, ddpMutants, rdmapMutants, programMutants)
+	var pointers []*mutant
+	for i := range all {
+		all[i].index = i
+		pointers = append(pointers, &all[i])
+	}
+	return pointers
+}
+
+// readRules gives the rule of each requirement id.
+func readRules(name string) (map[string]string, error) {
+	f, err := os.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	r := csv.NewReader(f)
+	r.Comma, r.LazyQuotes = '\t', true
+	lines, err := r.ReadAll()
+	if err != nil {
+		return nil, err
+	}
+	rules := make(map[string]string)
+	for _, l := range lines[1:] {
+		rules[l[0]] = l[5]
+	}
+	return rules, nil
+}
+
+// prepare finds each mutant's tests and its changed file. The error names all
+// mutants that do not apply.
+func prepare(root string, all []*mutant, rules map[string]string, found []claims.Claim) error {
+	byID := make(map[string][]claims.Claim)
+	for _, c := range found {
+		byID[c.ID] = append(byID[c.ID], c)
+	}
+	seen := make(map[string]bool)
+	var errs []error
+	for _, m := range all {
+		if seen[m.name] {
+			errs = append(errs, fmt.Errorf("two mutants are named %s", m.name))
+		}
+		seen[m.name] = true
+		m.findTests(byID)
+		for id := range strings.SplitSeq(m.ids, ", ") {
+			if rules[id] == "" {
+				errs = append(errs, fmt.Errorf("%s: no requirement %q", m.name, id))
+			}
+			if m.rule == "" {
+				m.rule = rules[id]
+			}
+		}
+		if len(m.byPkg) == 0 {
+			errs = append(errs, fmt.Errorf("%s: no test claims any of %s", m.name, m.ids))
+		}
+		src, err := os.ReadFile(filepath.Join(root, m.file))
+		if err != nil {
+			errs = append(errs, fmt.Errorf("%s: %w", m.name, err))
+			continue
+		}
+		if n := bytes.Count(src, []byte(m.old)); n != 1 {
+			errs = append(errs, fmt.Errorf("%s: %s has its text %d times, want once; correct the mutant: %q", m.name, m.file, n, m.old))
+		}
+		m.mutated = bytes.Replace(src, []byte(m.old), []byte(m.new), 1)
+	}
+	return errors.Join(errs...)
+}
+
+// modules are folders of other modules: their tests do not run here.
+var modules = []string{"interop", "ipsec"}
+
+func (m *mutant) findTests(byID map[string][]claims.Claim) {
+	m.byPkg = make(map[string][]string)
+	add := func(pkg, test string) {
+		if !slices.Contains(m.byPkg[pkg], test) {
+			m.byPkg[pkg] = append(m.byPkg[pkg], test)
+		}
+	}
+	for id := range strings.SplitSeq(m.ids, ", ") {
+		for _, c := range byID[id] {
+			if !slices.Contains(modules, c.Pkg) {
+				add(c.Pkg, c.Test)
+			}
+		}
+	}
+	for _, t := range m.tests {
+		pkg, test, _ := strings.Cut(t, " ")
+		add(pkg, test)
+	}
+}
+
+// packages gives the folders with tests, that of the mutant first and the root,
+// which takes longest, last.
+func (m *mutant) packages() []string {
+	own := path.Dir(m.file)
+	rank := func(p string) int {
+		switch p {
+		case own:
+			return 0
+		case ".":
+			return 2
+		}
+		return 1
+	}
+	return slices.SortedFunc(maps.Keys(m.byPkg), func(a, b string) int {
+		if d := rank(a) - rank(b); d != 0 {
+			return d
+		}
+		return strings.Compare(a, b)
+	})
+}
+
+// run builds the mutant and runs its tests until some fail.
+func (m *mutant) run(ctx context.Context, o *options, dir string) {
+	start := time.Now()
+	defer func() { m.took = time.Since(start) }()
+	changed := filepath.Join(dir, fmt.Sprintf("%d.go", m.index))
+	overlay := filepath.Join(dir, fmt.Sprintf("%d.json", m.index))
+	replace, err := json.Marshal(map[string]any{"Replace": map[string]string{filepath.Join(o.root, m.file): changed}})
+	if err != nil {
+		m.trouble = err
+		return
+	}
+	if err := errors.Join(os.WriteFile(changed, m.mutated, 0o600), os.WriteFile(overlay, replace, 0o600)); err != nil {
+		m.trouble = err
+		return
+	}
+	for _, pkg := range m.packages() {
+		results, err := test(ctx, o, pkg, m.byPkg[pkg], "-overlay="+overlay)
+		if err != nil {
+			m.trouble = err
+			return
+		}
+		for _, name := range m.byPkg[pkg] {
+			switch results[name] {
+			case "fail":
+				m.killers = append(m.killers, claims.Claim{Pkg: pkg, Test: name}.Name())
+			case "pass", "":
+				if o.all {
+					m.missed = append(m.missed, claims.Claim{Pkg: pkg, Test: name}.Name())
+				}
+			}
+		}
+		if len(m.killers) > 0 && !o.all {
+			return
+		}
+	}
+}
+
+// baseline runs all tests that the mutants need, without a mutant. Those of a
+// package that this machine must skip are skipped here too.
+func baseline(ctx context.Context, o *options, mutants []*mutant) error {
+	union := make(map[string]map[string]bool)
+	for _, m := range mutants {
+		for pkg, tests := range m.byPkg {
+			for _, t := range tests {
+				if union[pkg] == nil {
+					union[pkg] = make(map[string]bool)
+				}
+				union[pkg][t] = true
+			}
+		}
+	}
+	for _, pkg := range slices.Sorted(maps.Keys(union)) {
+		names := slices.Sorted(maps.Keys(union[pkg]))
+		results, err := test(ctx, o, pkg, names)
+		if err != nil {
+			return err
+		}
+		for _, name := range names {
+			switch results[name] {
+			case "pass", "skip":
+			default:
+				return fmt.Errorf("%s.%s does not pass without a mutant: %q", pkg, name, results[name])
+			}
+		}
+	}
+	return nil
+}
+
+// test runs tests of a package and gives the outcome of each: pass, fail or skip.
+// A run that ends before a test's turn, with a panic, leaves that one out. The
+// error is for what does not build or run at all.
+func test(ctx context.Context, o *options, pkg string, names []string, flags ...string) (map[string]string, error) {
+	ctx, cancel := context.WithTimeout(ctx, o.timeout+2*time.Minute) // to build
+	defer cancel()
+	args := slices.Concat([]string{"test", "-json", "-vet=off", "-count=1", "-timeout=" + o.timeout.String()}, flags,
+		[]string{"-run", "^(" + strings.Join(names, "|") + ")$", "./" + pkg})
+	cmd := exec.CommandContext(ctx, "go", args...)
+	cmd.Dir = o.root
+	// A mutant may allocate without end; better it dies than the machine.
+	cmd.Env = append(os.Environ(), "GOMEMLIMIT=2GiB")
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	if ctx.Err() != nil {
+		return nil, ctx.Err()
+	}
+	results := make(map[string]string)
+	var text strings.Builder
+	lines := bufio.NewScanner(bytes.NewReader(out))
+	lines.Buffer(nil, 1<<26)
+	for lines.Scan() {
+		var event struct{ Action, Test, Output string }
+		if json.Unmarshal(lines.Bytes(), &event) != nil {
+			continue
+		}
+		switch event.Action {
+		case "pass", "fail", "skip":
+			if event.Test != "" && !strings.Contains(event.Test, "/") {
+				results[event.Test] = event.Action
+			}
+		case "output", "build-output":
+			text.WriteString(event.Output)
+		}
+	}
+	if err != nil && !slices.Contains(slices.Collect(maps.Values(results)), "fail") {
+		if strings.Contains(text.String(), "[build failed]") || len(results) == 0 {
+			return nil, fmt.Errorf("%s: does not build or run:\n%s%s", pkg, text.String(), stderr.String())
+		}
+		// All tests passed and the package failed: TestMain has found a leak.
+		results[names[0]] = "fail"
+	}
+	return results, lines.Err()
+}

@@ -1,0 +1,24 @@
+package main
+
+// programMutants are of the root package: policies, limits, the end of a
+// connection.
+var programMutants = []mutant{
+	{name: "region-bound-to-nobody", ids: "RDMAP-8.1.1-02, DDP-8.3-03, DDP-8.2-03", file: "mr.go", old: "c.Stream = o.QP.stream", new: "_ = o.QP.stream"},
+	{name: "one-domain-for-all", ids: "SEC-6.1.1-01", file: "device.go", old: "id: ddp.PD(d.lastPD.Add(1))}", new: "id: 1}"},
+	{name: "rights-to-memory-not-asked", ids: "SEC-7.3-01, DDP-8.3.2-04", file: "mr.go", old: "if err := p.mayGrant(buf, access); err != nil {", new: "if err := p.mayGrant(buf, access); err != nil && buf == nil {"},
+	{name: "quota-ignored", ids: "DDP-8.3.2-02, RDMAP-8.1.2-01", file: "manager.go", old: "limit > 0 && n > limit-a.used[r] {", new: "limit > 0 && n > limit {"},
+	{name: "reserve-ignored", ids: "DDP-8.3.2-05, RDMAP-8.1.2-05", file: "manager.go", old: "limit -= max(0, t.reserve[r]-t.used[r])", new: "limit -= 0"},
+	{name: "cq-overflows", ids: "SEC-6.4.3.2-01, SEC-6.4.6-01", file: "cq.go", old: "if q.count+q.reserved+n > q.depth {", new: "if q.count+n > q.depth {"},
+	{name: "srq-share-ignored", ids: "SEC-6.4.3.1-01, DDP-8.3.2-06", file: "srq.go", old: "q.shares[qp] >= q.cfg.MaxShare", new: "q.shares[qp] >= q.cfg.Depth+1"},
+	{name: "pending-per-peer-ignored", ids: "SEC-6.4.1-01", file: "listen.go", old: "if p.n[peer] >= limit {", new: "if p.n[peer] >= limit+1000 {"},
+	{name: "reads-without-a-cap", ids: "SEC-6.4.3.3-02, RDMAP-8.1.1-11", file: "config.go", old: "f.value > c.Device.limits.MaxRead {", new: "f.value > 16382 {"},
+	{name: "window-beyond-its-region", ids: "RDMAP-8.1.1-03, SEC-6.2.1-01", file: "mw.go", old: "if b.Offset > size || b.Length > size-b.Offset {", new: "if b.Offset > size {"},
+	{name: "window-outlives-its-region", ids: "RDMAP-8.1.1-06, SEC-6.2.2-02", file: "mr.go", old: "m.region.Invalidate()\n\tm.revokeWindows()", new: "m.region.Invalidate()"},
+	{name: "window-valid-before-its-turn", ids: "RDMAP-8.1.1-04", file: "mw.go", old: "region.Invalidate() // until", new: "// until"},
+	{name: "reset-instead-of-fin", ids: "RDMAP-6.2.1-04, DDP-6.2.1-01", file: "conn.go", old: "err = c.llp.CloseWrite()", new: "err = c.llp.Abort()"},
+	{name: "fin-not-sent", ids: "DDP-6.2.1-05, DDP-6.2.1-06, DDP-3-09", file: "conn.go", old: "err = c.llp.CloseWrite()", new: "err = nil"},
+	{name: "mpa-error-without-terminate", ids: "RDMAP-6.2.1-01, MPA-8-10", file: "conn_recv.go", old: "c.stream.Fail(perr, !gone)", new: "c.stream.Fail(perr, false)"},
+	{name: "mpa-error-not-told", ids: "MPA-8-06, DDP-7-01, RDMAP-7.1-01", file: "conn_recv.go", old: "if !perr.Remote {\n\t\tc.stream.Fail", new: "if perr.Remote {\n\t\tc.stream.Fail"},
+	{name: "peer-never-closes", ids: "RDMAP-6.2.1-03, DDP-6.2-02", file: "conn.go", old: "_ = c.llp.Abort()\n\t})", new: "})", tests: []string{". TestCloseTimeout"}},
+	{name: "connection-stays-open", ids: "DDP-3-10", file: "conn.go", old: "\tc.drop()\n\tc.mu.Lock()\n\tif c.timer", new: "\tc.mu.Lock()\n\tif c.timer"},
+}

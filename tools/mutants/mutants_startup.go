@@ -1,0 +1,60 @@
+package main
+
+var startupMutants = []mutant{
+	// frames
+	{name: "request-key", ids: "MPA-7.1.1-01", file: "mpa/startup.go", old: `"MPA ID Req Frame"` + "\n", new: `"MPA ID Req frame"` + "\n"},
+	{name: "reply-key", ids: "MPA-7.1.1-03", file: "mpa/startup.go", old: `"MPA ID Rep Frame"` + "\n", new: `"MPA ID Rep frame"` + "\n"},
+	{name: "key-not-checked", ids: "MPA-7.1.1-02, MPA-7.1.1-04, MPA-7.1.2-15", file: "mpa/startup.go", old: "if b[i] == key[i] {", new: "if b[i] == key[i] || i > 8 {"},
+	{name: "flag-c", ids: "MPA-7.1.1-05", file: "mpa/startup.go", old: "flagCRC      = 0x40", new: "flagCRC      = 0x20"},
+	{name: "flag-s", ids: "MPA2-6-01", file: "mpa/startup.go", old: "flagEnhanced = 0x10", new: "flagEnhanced = 0x08"},
+	{name: "reserved-flags-sent", ids: "MPA-7.1.1-13", file: "mpa/startup.go", old: "f := s.Reserved\n", new: "f := s.Reserved | 1\n"},
+	{name: "s-in-revision-1", ids: "MPA2-6-07, MPA-7.1.1-13", file: "mpa/startup.go", old: "if rev >= 2 {", new: "if rev >= 1 {"},
+	{name: "pd-length-wrong", ids: "MPA-7.1.1-17", file: "mpa/startup.go", old: "AppendUint16(b, uint16(len(s.PrivateData)))", new: "AppendUint16(b, uint16(len(s.PrivateData)+1))"},
+	{name: "pd-length-not-bounded", ids: "MPA-7.1.1-18, MPA-7.1.2-21, MPA-7.1.2-24", file: "mpa/startup.go", old: "if n > MaxPrivateData {", new: "if n > 1<<20 {"},
+	{name: "private-data-too-long-sent", ids: "MPA-7.1.1-20", file: "mpa/startup.go", old: "case len(s.PrivateData) > MaxPrivateData:", new: "case len(s.PrivateData) > 600:"},
+	{name: "block-missing", ids: "MPA2-6-06, MPA2-6-02", file: "mpa/startup.go", old: "if s.Enhanced && n < protocol.EnhancedLen {", new: "if s.Enhanced && n < 0 {"},
+	{name: "block-handed-up", ids: "MPA2-6-02, MPA2-6-05", file: "mpa/startup.go", old: "return s.PrivateData[protocol.EnhancedLen:]", new: "return s.PrivateData"},
+	{name: "enhanced-a-for-b", ids: "MPA2-9-01, MPA2-9.2-01", file: "protocol/enhanced.go", old: "first |= 0x4000", new: "second |= 0x4000"},
+	{name: "enhanced-rtr-without-a", ids: "MPA2-9.2-10", file: "protocol/enhanced.go", old: "IRD: first & NotNegotiated, ORD: second & NotNegotiated}\n\tif e.PeerToPeer {", new: "IRD: first & NotNegotiated, ORD: second & NotNegotiated}\n\t{"},
+	{name: "private-data-beyond-the-program", ids: "MPA-7.1.2-22, MPA-7.1.2-23", file: "mpa/exchange.go", old: "o.MaxPrivateData != 0 && n > max(0, o.MaxPrivateData)", new: "o.MaxPrivateData != 0 && n > 512"},
+
+	// what is agreed
+	{name: "crc-default-off", ids: "MPA-4.4-03, MPA-4.4-02", file: "mpa/negotiate.go", old: "Markers: o.Markers, CRC: !o.NoCRC}", new: "Markers: o.Markers, CRC: false}"},
+	{name: "crc-of-the-request-ignored", ids: "MPA-7.1.1-09, MPA-4.4-04", file: "mpa/negotiate.go", old: "CRC: req.CRC || !o.NoCRC,\n\t}", new: "CRC: !o.NoCRC,\n\t}"},
+	{name: "crc-only-if-both", ids: "MPA-7.1.1-09, MPA-4.4-04", file: "mpa/negotiate.go", old: "CRC: req.CRC || reply.CRC,", new: "CRC: req.CRC && reply.CRC,"},
+	{name: "crc-though-nobody-wants-it", ids: "MPA-7.1.1-08, MPA-4.4-08", file: "mpa/negotiate.go", old: "CRC: req.CRC || reply.CRC,", new: "CRC: true,"},
+	{name: "markers-crossed-responder", ids: "MPA-7.1.1-06, MPA-7.1.1-07", file: "mpa/negotiate.go", old: "SendMarkers: req.Markers, RecvMarkers: reply.Markers,", new: "SendMarkers: reply.Markers, RecvMarkers: req.Markers,"},
+	{name: "markers-crossed-initiator", ids: "MPA-7.1.1-06, MPA-7.1.1-07", file: "mpa/negotiate.go", old: "SendMarkers: reply.Markers, RecvMarkers: req.Markers,", new: "SendMarkers: req.Markers, RecvMarkers: reply.Markers,"},
+	{name: "markers-not-offered", ids: "MPA-4.3-02", file: "mpa/negotiate.go", old: "Markers: o.Markers, CRC: !o.NoCRC}", new: "Markers: true, CRC: !o.NoCRC}"},
+	{name: "reject-accepts", ids: "MPA-7.1.2-17, MPA-7.1.1-12", file: "mpa/negotiate.go", old: "Reject: true}", new: "Reject: false}"},
+	{name: "reject-not-seen", ids: "MPA-7.1.2-12, MPA-7.1.1-12", file: "mpa/negotiate.go", old: "if reply.Reject {\n\t\te := &RejectError{", new: "if reply.Reject && !reply.Reject {\n\t\te := &RejectError{"},
+	{name: "revision-3-accepted", ids: "MPA-7.1.1-15", file: "mpa/rdmac.go", old: "case revision == Revision1 || revision == Revision2:", new: "case revision != Revision0:"},
+	{name: "revision-1-refused", ids: "MPA2-6-04, MPA2-10-02", file: "mpa/rdmac.go", old: "case revision == Revision1 || revision == Revision2:", new: "case revision == Revision2:"},
+	{name: "revision-of-the-reply", ids: "MPA-7.1.1-15, MPA-7.1.2-11", file: "mpa/negotiate.go", old: "if reply.Revision != req.Revision {", new: "if reply.Revision > req.Revision+100 {"},
+	{name: "reply-unenhanced", ids: "MPA2-10-01", file: "mpa/negotiate.go", old: "if reply.Enhanced != req.Enhanced {", new: "if reply.Enhanced && !req.Enhanced {"},
+	{name: "always-revision-2", ids: "MPA2-10-03, MPA2-6-03", file: "mpa/negotiate.go", old: "s.Revision = Revision1\n", new: "s.Revision = Revision2\n"},
+	{name: "enhanced-to-an-unenhanced-end", ids: "MPA2-10-04", file: "mpa/rdmac.go", old: "if o.Unenhanced && revision >= Revision2 {", new: "if o.Unenhanced && revision >= 100 {"},
+	{name: "a-not-copied", ids: "MPA2-9.2-04", file: "mpa/negotiate.go", old: "PeerToPeer: asked.PeerToPeer, IRD: protocol.NotNegotiated,", new: "PeerToPeer: false, IRD: protocol.NotNegotiated,"},
+	{name: "rtr-not-in-common", ids: "MPA2-9.2-06", file: "mpa/negotiate.go", old: "p.RTR = asked.RTR & supported", new: "p.RTR = asked.RTR | supported"},
+	{name: "rtr-none-named", ids: "MPA2-9.2-06, MPA2-9.2-03", file: "mpa/negotiate.go", old: "block.RTR = supported\n", new: "block.RTR = 0\n"},
+	{name: "rtr-mismatch-not-seen", ids: "MPA2-9.2-09", file: "mpa/negotiate.go", old: "(asked.PeerToPeer && p.RTR == 0)", new: "(asked.PeerToPeer && p.RTR == 0xff)"},
+	{name: "ord-above-the-initiators-ird", ids: "MPA2-9.1-03, MPA2-9.1-01", file: "mpa/negotiate.go", old: "block.ORD = uint16(p.ORD)", new: "block.ORD = uint16(o.ORD)"},
+	{name: "ord-above-the-responders-ird", ids: "MPA2-9.1-06, MPA2-9.1-01", file: "mpa/negotiate.go", old: "p.ORD = min(o.ORD, p.PeerIRD)\n\t}", new: "p.ORD = o.ORD\n\t}"},
+	{name: "ird-0-for-an-rtr-read", ids: "MPA2-9.1-04", file: "mpa/negotiate.go", old: "p.IRD = 1 // an RTR", new: "p.IRD = 0 // an RTR"},
+	{name: "ird-too-small-not-seen", ids: "MPA2-9.1-07", file: "mpa/negotiate.go", old: "p.PeerORD > o.IRD {", new: "p.PeerORD > o.IRD+1<<20 {"},
+	{name: "not-negotiated-is-a-number", ids: "MPA2-9.1-09, MPA2-9.1-10, MPA2-9.1-11", file: "mpa/negotiate.go", old: "if field == protocol.NotNegotiated {", new: "if field == protocol.NotNegotiated+1 {"},
+
+	// the exchange
+	{name: "reply-read-too-far", ids: "MPA-7.1-01", file: "mpa/exchange.go", old: "next := StartupHeaderLen\n", new: "next := StartupHeaderLen + 4\n", tests: []string{"mpa TestInitiateReadsNoFurther", ". TestReplyAndFPDUInOne"}},
+	{name: "bad-frame-keeps-tcp-open", ids: "MPA-8-05, MPA-7.1.2-05, MPA-7.1.2-11", file: "mpa/exchange.go", old: "\t_ = g.nc.Close()\n", new: "\t_ = g.nc\n"},
+	{name: "no-timeout", ids: "MPA-7.1.2-25, MPA-7.1.2-20", file: "mpa/exchange.go", old: "if nc.SetDeadline(longAgo) != nil {", new: "if longAgo.IsZero() {"},
+	{name: "octets-before-the-reply", ids: "MPA-7.1.2-09", file: "mpa/exchange.go", old: "case err == nil && n < len(b):", new: "case err == nil && n < 0:"},
+	{name: "reject-closes-tcp", ids: "MPA-7.1.2-07", file: "mpa/exchange.go", old: "return in.answer(ctx, &reply)\n}", new: "_ = in.answer(ctx, &reply)\n\treturn in.nc.Close()\n}"},
+	{name: "rdmac-not-answered", ids: "MPA-C.2-01", file: "mpa/exchange.go", old: "_ = g.write(frame)", new: "_ = frame"},
+
+	// the program's side
+	{name: "no-rtr", ids: "MPA2-9.2-08, MPA2-5-02", file: "dial.go", old: "c.stream.PostRTR(pickRTR(p.RTR))", new: "error(nil)"},
+	{name: "no-second-try", ids: "MPA2-10-05", file: "dial.go", old: "code == protocol.MPAConnectionLost && c.Revision == 2", new: "code == protocol.MPAConnectionLost && c.Revision == 3"},
+	{name: "no-terminate-for-a-bad-reply", ids: "MPA2-9.1-07, MPA2-9.2-09, MPA2-9.3-01", file: "dial.go", old: "c.stream.Fail(perr, true)", new: "c.stream.Fail(perr, false)"},
+	{name: "crc-off-without-a-policy", ids: "MPA-4.4-02, MPA-4.4-05", file: "config.go", old: "if c.RequireCRC || !p.names(addrOf(remote)) {\n\t\treturn false", new: "if c.RequireCRC || !p.names(addrOf(remote)) {\n\t\treturn p == nil"},
+}

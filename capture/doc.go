@@ -1,6 +1,17 @@
-// Package capture writes captures of iWARP traffic that Wireshark and every other
-// reader of pcapng can open. It needs no privilege: a [Recorder] sits on the
-// connections of the program itself and notes what they write and read.
+// Package capture reads and writes captures of iWARP traffic.
+//
+// # Reading
+//
+// [Open] reads a capture, pcap or pcapng, and finds iWARP in it, on any port: see
+// [Reader]. It follows TCP itself, runs the library's own receive engines over
+// each direction, and judges every sender as a strict receiver would: see
+// [Verdict]. IP fragments are reported and not put together.
+//
+// # Writing
+//
+// What it writes Wireshark and every other reader of pcapng can open. It needs no
+// privilege: a [Recorder] sits on the connections of the program itself and notes
+// what they write and read.
 //
 //	f, err := os.Create("iwarp.pcapng")
 //	...

@@ -118,7 +118,6 @@ func TestNotIWARP(t *testing.T) {
 	}
 }
 
-// Shows: MPA-7.1-04
 func TestStartupAfterOtherTraffic(t *testing.T) {
 	for _, lines := range []int{1, 2000} {
 		out := ownOut()
@@ -141,7 +140,6 @@ func TestStartupAfterOtherTraffic(t *testing.T) {
 	}
 }
 
-// Shows: MPA-7.1.2-07
 func TestRejected(t *testing.T) {
 	out := ownOut()
 	k := newTalk(out)

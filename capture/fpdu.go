@@ -262,7 +262,12 @@ func (r *Reader) gotFPDU(c *tcpConn, i int, f *frameRef) {
 			Markers: append([]int(nil), f.markers...), Aligned: f.aligned, Cut: f.cut,
 		})
 	}
+	r.mute = f.crc == crcTextBad
 	r.ddpSegment(c, i, f)
+	if r.mute {
+		c.half[0].m.d.uncertain, c.half[1].m.d.uncertain = true, true
+	}
+	r.mute = false
 }
 
 // alignment counts the segments of TCP that begin within, or with, an FPDU.

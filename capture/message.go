@@ -173,7 +173,7 @@ func (r *Reader) slotOf(c *tcpConn, i int, f *frameRef, h *ddp.Header) *slot {
 		if h.MO != 0 && !partial {
 			r.blame(c, i, f, "DDP-4.3-11", lengthLen+14, "MO 0 in the first segment of a message", fmt.Sprintf("MO %d", h.MO))
 		}
-		q.next, q.known = h.MSN+1, true
+		q.next, q.known = h.MSN+1, !r.mute || q.known && q.next == h.MSN
 		d.untagged++
 		if partial {
 			s.length = uint64(h.MO)

@@ -68,6 +68,7 @@ type Reader struct {
 	head   int
 	err    error
 	seg    tcpSegment
+	mute   bool // what an FPDU with a wrong CRC says is no ground for a verdict
 	// Scratch memory.
 	scratch []byte
 	markers []int

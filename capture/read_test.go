@@ -412,3 +412,63 @@ func TestJSON(t *testing.T) {
 		t.Errorf("read back: %v, %+v", err, back)
 	}
 }
+
+// TestLargeBlocks reads blocks that no buffer holds, whole and cut.
+func TestLargeBlocks(t *testing.T) {
+	le := binary.LittleEndian
+	out := newPcapOut(le, true, 1)
+	greet(newTalk(out))
+	file := append(ngSection(le), ngInterface(le, 1)...)
+	big := ngBlock(le, 0xbad, make([]byte, 3<<20))
+	at := len(file)
+	file = append(file, big...)
+	end := len(file)
+	for _, f := range frames(out) {
+		b := append(make([]byte, 12), le.AppendUint32(le.AppendUint32(nil, uint32(len(f))), uint32(len(f)))...)
+		file = append(file, ngBlock(le, 6, append(b, f...))...)
+	}
+	all, _, err := events(t, file, nil)
+	if err != nil || len(of[*capture.Message](all)) != 4 {
+		t.Errorf("%v: %s", err, brief(all))
+	}
+	_, _, err = events(t, file[:end-1], nil)
+	var fe *capture.FileError
+	if !errors.As(err, &fe) || fe.Offset != int64(at) || !errors.Is(err, io.ErrUnexpectedEOF) {
+		t.Errorf("cut within a block of 3 MiB at %d: %v", at, err)
+	}
+	bad := bytes.Clone(file)
+	le.PutUint32(bad[end:], 6)
+	le.PutUint32(bad[end+4:], 1000) // not the length behind
+	_, _, err = events(t, bad, nil)
+	if !errors.As(err, &fe) || fe.Offset != int64(end) {
+		t.Errorf("a bad block behind one of 3 MiB at %d: %v", end, err)
+	}
+}
+
+// TestOtherTraffic counts what is not TCP over IP.
+func TestOtherTraffic(t *testing.T) {
+	out := newPcapOut(binary.LittleEndian, true, 1)
+	udp := newTalk(out).packet(0, 1, 0, nil)
+	udp[9] = 17
+	short := newTalk(out).packet(0, 1, 0, nil)
+	k6 := newTalk(out)
+	k6.v6 = true
+	fragment := k6.packet(0, 1, tcpACK, []byte("abcdefgh"))
+	fragment = append(append(bytes.Clone(fragment[:40]), 6, 0, 0, 8, 0, 0, 0, 1), fragment[40:]...)
+	fragment[6] = 44
+	other := bytes.Clone(fragment)
+	other[40], other[6] = 6, 59
+	for _, f := range [][]byte{
+		onEthernet(udp), onEthernet(short[:30]), onEthernet(fragment), onEthernet(other),
+		append(make([]byte, 12), 0x08, 0x06, 0, 1), make([]byte, 3), append(make([]byte, 12), 0x81, 0),
+		append(append(make([]byte, 12), 8, 0), 0x99), onEthernet([]byte{0x45}), onEthernet([]byte{0x60, 1}),
+	} {
+		out.add(f, 0)
+	}
+	_, r, err := events(t, out.b, nil)
+	got := r.Stats()
+	want := capture.Stats{Frames: 10, Octets: got.Octets, NotIP: 4, NotTCP: 2, Fragments: 1, CutHeaders: 3}
+	if err != nil || got != want {
+		t.Errorf("%v, %+v, want %+v", err, got, want)
+	}
+}

@@ -154,7 +154,7 @@ func TestCapturesOfSiw(t *testing.T) {
 }
 
 // TestAgainstTshark compares frame by frame which messages there are, and each
-// CRC, where tshark's own limits do not matter.
+// where tshark's own limits do not matter.
 func TestAgainstTshark(t *testing.T) {
 	dir := realCaptures(t)
 	tshark, err := exec.LookPath("tshark")

@@ -13,7 +13,7 @@ import (
 // verdict reports a broken rule. off is the octet to blame in the stream of TCP,
 // pos where to say that it is.
 func (r *Reader) verdict(c *tcpConn, i int, rule string, off int64, pos uint64, expected, seen string) {
-	if r.opt.NoVerdicts {
+	if r.opt.NoVerdicts || r.mute {
 		return
 	}
 	ru := ruleOf(rule)

@@ -135,6 +135,13 @@ var misdeeds = []struct {
 		d.send(0, changed(b, 20, 'H'))
 		d.say(0, iwarptest.Send(2, []byte("ho")))
 	}, "6 initiator MPA-4.4-15 at 24", "Send 2 #1; Send 2 #2"},
+	{"CRC of a wrong MSN", c, func(d *deal) {
+		d.hello()
+		b := d.f[0].Frame(iwarptest.Send(2, []byte("hi")))
+		d.send(0, changed(b, 15, 77))
+		d.say(0, iwarptest.Send(3, []byte("ho")))
+		d.say(0, iwarptest.Send(5, []byte("ho")))
+	}, "7 initiator MPA-4.4-15 at 52; 9 initiator DDP-4.3-08 at 96", "Send 2 #1; Send 2 #77; Send 2 #3; Send 2 #5"},
 	{"CRC of a wrong length", c, func(d *deal) {
 		d.hello()
 		b := d.f[0].Frame(iwarptest.Send(2, []byte("hi")))
@@ -347,7 +354,6 @@ func checkFields(t *testing.T, all []capture.Event) {
 	}
 }
 
-// Shows: MPA2-5-02
 func TestVerdictsOnRTR(t *testing.T) {
 	for _, tt := range []struct {
 		name    string
@@ -373,7 +379,6 @@ func TestVerdictsOnRTR(t *testing.T) {
 	}
 }
 
-// Shows: RDMAP-6.1-04
 func TestVerdictOnDepth(t *testing.T) {
 	d := newDeal(c, c)
 	d.send(0, iwarptest.Request(0x50, 2, enhanced(1, 4)))
@@ -400,7 +405,6 @@ func TestVerdictOnDepth(t *testing.T) {
 	}
 }
 
-// Shows: MPA-7.1.2-09
 func TestVerdictOnOctetsBehindTheRequest(t *testing.T) {
 	d := newDeal(c, c)
 	d.send(0, iwarptest.Request(c, 1, nil), d.f[0].Frame(iwarptest.Send(1, []byte("hi"))))

@@ -153,7 +153,7 @@ func TestCapturesOfSiw(t *testing.T) {
 	}
 }
 
-// TestAgainstTshark compares frame by frame which messages there are, and each
+// TestAgainstTshark compares frame by frame which messages there are,
 // where tshark's own limits do not matter.
 func TestAgainstTshark(t *testing.T) {
 	dir := realCaptures(t)

@@ -447,7 +447,7 @@ type DirStats struct {
 
 	// Messages by operation, and the octets of ULP payload in FPDUs.
 	Messages      map[string]uint64 `json:"messages"`
-	PayloadOctets uint64            `json:"payload_octets"`
+	PayloadOctets uint64            `json:"payload_octets"` // behind DDP headers: RDMAP headers count
 	// MaxOutstanding is the most Reads and atomics of this end that were
 	// unanswered at a time.
 	MaxOutstanding int `json:"max_outstanding"`

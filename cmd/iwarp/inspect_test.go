@@ -98,6 +98,6 @@ func TestSamples(t *testing.T) {
 			_, shown, _ = strings.Cut(shown, "seconds\n")
 			shown, _, _ = strings.Cut(shown, "Connection 1 is")
 		}
-		document(t, part, "```\n$ "+call+"\n"+strings.TrimSpace(shown)+"\n```\n")
+		document(t, part, "```\n$ "+call+"\n"+strings.Trim(shown, "\n")+"\n```\n")
 	}
 }

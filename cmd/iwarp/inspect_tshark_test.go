@@ -22,8 +22,8 @@ type hardCase struct {
 	name    string
 	play    func(*scene)
 	flags   []string // of tshark, in place of --disable-heuristic rpcrdma_iwarp
-	skip    int // packets at the start that are taken out of the recording
-	startup int // startup frames that are in it
+	skip    int      // packets at the start that are taken out of the recording
+	startup int      // startup frames that are in it
 	fpdus   int
 	tshark  judgement
 	inspect judgement
@@ -211,42 +211,46 @@ func (c *hardCase) counts(startup, fpdus, malformed int) string {
 // docs/inspect.md. Without tshark it checks our side only.
 func TestHardCases(t *testing.T) {
 	tshark, version := findTshark(t)
-	table := "| what the capture has | tshark 4.0 | iwarp inspect |\n| --- | --- | --- |\n"
-	for i := range hardCases {
-		c := &hardCases[i]
-		if c.flags == nil {
-			c.flags = []string{"--disable-heuristic", "rpcrdma_iwarp"}
+	rows := make([]string, len(hardCases))
+	t.Run("cases", func(t *testing.T) {
+		for i := range hardCases {
+			t.Run(hardCases[i].name, func(t *testing.T) {
+				t.Parallel()
+				rows[i] = hardCases[i].run(t, tshark, version)
+			})
 		}
-		t.Run(c.name, func(t *testing.T) {
-			name := c.capture(t)
-			text := inspect(t, name)
-			c.inspect.check(t, "inspect", text)
-			ours := c.counts(strings.Count(text, "> MPA Re")+strings.Count(text, "- MPA Re"), strings.Count(inspect(t, "--hex", name), " FPDU at octet "), 0)
-			if want := c.counts(c.startup, c.fpdus, 0); ours != want {
-				t.Errorf("inspect finds %s, want %s:\n%s", ours, want, text)
-			}
-			theirs := ""
-			if tshark != "" {
-				out, err := exec.CommandContext(t.Context(), tshark, append([]string{"-r", name, "-n", "-V"}, c.flags...)...).Output()
-				if err != nil {
-					t.Fatal(err)
-				}
-				judged := string(out)
-				if testing.Verbose() {
-					t.Log(judged)
-				}
-				if version == "4.0" {
-					c.tshark.check(t, "tshark", judged)
-				}
-				theirs = c.counts(strings.Count(judged, "frame header\n"), strings.Count(judged, "ULPDU length:"), len(malformed.FindAllString(judged, -1)))
-			}
-			table += fmt.Sprintf("| %s | %s | %s |\n", c.name, cell(theirs, c.tshark.note), cell(ours, c.inspect.note))
-		})
-	}
+	})
 	if version != "4.0" || t.Failed() {
 		t.Skipf("the table in docs/inspect.md is about tshark 4.0; here is %q", version)
 	}
-	document(t, "tshark", table)
+	document(t, "tshark", "| what the capture has | tshark 4.0 | iwarp inspect |\n| --- | --- | --- |\n"+strings.Join(rows, ""))
+}
+
+// run has both look at one case and gives its line of the table.
+func (c *hardCase) run(t *testing.T, tshark, version string) string {
+	name := c.capture(t)
+	text := inspect(t, name)
+	c.inspect.check(t, "inspect", text)
+	ours := c.counts(strings.Count(text, "> MPA Re")+strings.Count(text, "- MPA Re"), strings.Count(inspect(t, "--hex", name), " FPDU at octet "), 0)
+	if want := c.counts(c.startup, c.fpdus, 0); ours != want {
+		t.Errorf("inspect finds %s, want %s:\n%s", ours, want, text)
+	}
+	if tshark == "" {
+		return ""
+	}
+	if c.flags == nil {
+		c.flags = []string{"--disable-heuristic", "rpcrdma_iwarp"}
+	}
+	out, err := exec.CommandContext(t.Context(), tshark, append([]string{"-r", name, "-n", "-V"}, c.flags...)...).Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	judged := string(out)
+	if version == "4.0" {
+		c.tshark.check(t, "tshark", judged)
+	}
+	theirs := c.counts(strings.Count(judged, "frame header\n"), strings.Count(judged, "ULPDU length:"), len(malformed.FindAllString(judged, -1)))
+	return fmt.Sprintf("| %s | %s | %s |\n", c.name, cell(theirs, c.tshark.note), cell(ours, c.inspect.note))
 }
 
 func cell(counts, note string) string {

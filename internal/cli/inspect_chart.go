@@ -19,6 +19,7 @@ const (
 	slant      = 7 // how far an arrow falls
 	maxPause   = 44
 	chunkRows  = 200
+	maxLinked  = 1023 // frames of a row, but for its last, that links lead to it from
 )
 
 // chart is a piece of a sequence diagram.
@@ -94,14 +95,15 @@ func layChart(rows []reportRow, n int, links map[uint64]string, rules map[uint64
 			y += extra
 		}
 		row.place(r.from, y)
-		for f := r.first; f <= r.frame && r.frame-f < 1<<10; f++ {
-			if links[f] == "" {
-				if row.ID == "" {
-					row.ID = fmt.Sprintf("c%d-f%d", n, r.frame)
-				}
-				links[f] = row.ID
-				row.Broken = strings.Join(append(strings.Fields(row.Broken), rules[f]...), " ")
+		for f := max(r.first, r.frame-min(r.frame, maxLinked)); f <= r.frame; f++ {
+			if links[f] != "" {
+				continue
 			}
+			if row.ID == "" {
+				row.ID = fmt.Sprintf("c%d-f%d", n, f)
+			}
+			links[f] = row.ID
+			row.Broken = strings.Join(append(strings.Fields(row.Broken), rules[f]...), " ")
 		}
 		g.Rows = append(g.Rows, row)
 		y += rowHeight

@@ -9,8 +9,10 @@ import (
 
 func TestFilterWords(t *testing.T) {
 	write := &capture.Message{Head: capture.Head{Conn: 2, Frame: 9, From: capture.Initiator}, FirstFrame: 5, Opcode: 0, Tagged: true, STag: 0x10}
-	request := &capture.Message{Head: capture.Head{Conn: 2, Frame: 10, From: capture.Initiator}, FirstFrame: 10, Opcode: 1, QN: 1,
-		ReadRequest: &capture.ReadRequest{SinkSTag: 0x20, SrcSTag: 0x30}}
+	request := &capture.Message{
+		Head: capture.Head{Conn: 2, Frame: 10, From: capture.Initiator}, FirstFrame: 10, Opcode: 1, QN: 1,
+		ReadRequest: &capture.ReadRequest{SinkSTag: 0x20, SrcSTag: 0x30},
+	}
 	startup := &capture.StartupFrame{Head: capture.Head{Conn: 1, Frame: 3, From: capture.Responder}, FirstFrame: 2, Kind: "Reply", Reject: true}
 	verdict := &capture.Verdict{Head: capture.Head{Conn: 1, Frame: 4, From: capture.Responder}, Level: "MUST"}
 	lost := &capture.Anomaly{Head: capture.Head{Conn: 1, Frame: 4}, What: capture.AnomalyHole}

@@ -77,7 +77,8 @@ const (
 func (t *textSink) field(b []byte, f *capture.Field, total int, rest bool) {
 	end := min(f.Offset+f.Length, len(b))
 	label := f.Name
-	if f.Value != "" && (total <= hexColumns || f.Note != "") {
+	text := f.Name == "Payload" || f.Name == "Private Data" // the ULP's: may be readable
+	if f.Value != "" && !text && (total <= hexColumns || f.Note != "") {
 		label += " " + f.Value
 	}
 	if f.Note != "" {
@@ -89,7 +90,7 @@ func (t *textSink) field(b []byte, f *capture.Field, total int, rest bool) {
 	for at := f.Offset; at < end; at += hexColumns {
 		row := b[at:min(at+hexColumns, end)]
 		beside := label
-		if total > hexColumns && f.Name == "Payload" || rest || at > f.Offset {
+		if text || rest || at > f.Offset {
 			beside = characters(row)
 			if at == f.Offset && !rest {
 				beside = fmt.Sprintf("%-*s  %s", hexColumns, beside, label)

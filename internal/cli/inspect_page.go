@@ -25,6 +25,7 @@ type page struct {
 	File, From string
 	Stats      capture.Stats
 	Info       capture.FileInfo
+	Found      string
 	Problem    string
 	Rules      int
 	Conns      []pageConn
@@ -106,6 +107,7 @@ func writeFile(name string, b []byte) error {
 
 func (r *report) page(rd *capture.Reader, err error) *page {
 	p := &page{File: filepath.Base(r.file), Rules: r.rules, Hidden: r.hidden, Stats: rd.Stats(), Info: rd.Info()}
+	p.Found = foundWords(&p.Stats)
 	if r.file == stdinName {
 		p.File = "standard input"
 	}
@@ -173,7 +175,7 @@ func totals(s *capture.DirStats) []fact {
 		{"FPDUs", fmt.Sprint(s.FPDUs)},
 		{"Markers", word(s.Marked, fmt.Sprint(s.Markers), "none")},
 		{"CRC good, bad, not used", fmt.Sprintf("%d, %d, %d", s.CRCGood, s.CRCBad, s.CRCOff)},
-		{"octets of ULP payload", fmt.Sprint(s.PayloadOctets)},
+		{"octets behind DDP headers", fmt.Sprint(s.PayloadOctets)},
 		{"Reads and atomics at once, at most", fmt.Sprint(s.MaxOutstanding)},
 	}
 	for _, op := range slices.Sorted(maps.Keys(s.Messages)) {

@@ -18,8 +18,8 @@ type textSink struct {
 	hex, verdict bool
 	start        time.Time // of the capture, as far as iWARP goes
 	conns, rules int
-	last         int // connection of the last line
-	recommended  int // broken rules that are recommendations
+	unnamed      map[int]*capture.Opened // connections of which --verdict had nothing to say yet
+	recommended  int                     // broken rules that are recommendations
 }
 
 const timeLayout = "2006-01-02 15:04:05.000000 MST"
@@ -106,19 +106,26 @@ func (t *textSink) more(s string) { fmt.Fprintf(t.w, "%30s%s\n", "", s) }
 func (t *textSink) opened(e *capture.Opened) {
 	t.conns++
 	if t.verdict {
+		if t.unnamed == nil {
+			t.unnamed = map[int]*capture.Opened{}
+		}
+		t.unnamed[e.Conn] = e
 		return
 	}
-	a, b := e.A.String(), e.B.String()
-	if e.Roles {
-		a += " (initiator)"
-		b += " (responder)"
-	}
-	fmt.Fprintf(t.w, "\n%s, from %s\n", t.out.bold(fmt.Sprintf("Connection %d: %s --> %s", e.Conn, a, b)), e.Time.UTC().Format(timeLayout))
+	fmt.Fprintf(t.w, "\n%s, from %s\n", t.out.bold(connWords(e)), e.Time.UTC().Format(timeLayout))
 	s := "found by " + e.Why
 	if e.MidStream {
 		s += "; it began before the capture"
 	}
 	fmt.Fprintf(t.w, "%s\n%s\n", t.out.dim(s), t.out.dim("conn   frame      seconds"))
+}
+
+// connWords says between whom a connection is.
+func connWords(e *capture.Opened) string {
+	if !e.Roles {
+		return fmt.Sprintf("Connection %d: %v (a) and %v (b)", e.Conn, e.A, e.B)
+	}
+	return fmt.Sprintf("Connection %d: %v (initiator) --> %v (responder)", e.Conn, e.A, e.B)
 }
 
 // broken writes a verdict.
@@ -134,6 +141,10 @@ func (t *textSink) broken(v *capture.Verdict) {
 		t.more(fmt.Sprintf("expected %s; seen: %s", v.Expected, v.Seen))
 		return
 	}
+	if e := t.unnamed[v.Conn]; e != nil {
+		fmt.Fprintf(t.w, "%s\n\n", t.out.bold(connWords(e)))
+		delete(t.unnamed, v.Conn)
+	}
 	fmt.Fprintf(t.w, "%s\n", t.out.red(fmt.Sprintf("connection %d, frame %d, octet %d, from %s: %s", v.Conn, v.Frame, v.Offset, fromWords(v.From), v.Rule)))
 	fmt.Fprintf(t.w, "  rule      %s: %s\n", v.Level, v.Summary)
 	fmt.Fprintf(t.w, "  source    RFC %d section %s, %s\n", v.RFC, v.Section, v.URL())
@@ -144,6 +155,7 @@ func (t *textSink) broken(v *capture.Verdict) {
 func (t *textSink) closed(e *capture.Closed) {
 	c := &e.Conn
 	if t.verdict {
+		delete(t.unnamed, e.Header().Conn)
 		return
 	}
 	fmt.Fprintf(t.w, "%s\n", t.out.bold(fmt.Sprintf("Connection %d is %s: frames %d-%d, %v", c.Number, howWords(e.How), c.FirstFrame, c.LastFrame, round(c.End.Sub(c.Start)))))
@@ -187,7 +199,7 @@ func (t *textSink) direction(name string, s *capture.DirStats) {
 		}
 	}
 	markers := word(s.Marked, plural(s.Markers, "Marker"), "no Markers")
-	t.total("", fmt.Sprintf("%s: %s; %s; %s of ULP payload", plural(s.FPDUs, "FPDU"), strings.Join(append(crc, markers), ", "), messageCounts(s.Messages), plural(s.PayloadOctets, "octet")))
+	t.total("", fmt.Sprintf("%s: %s; %s; %s behind DDP headers", plural(s.FPDUs, "FPDU"), strings.Join(append(crc, markers), ", "), messageCounts(s.Messages), plural(s.PayloadOctets, "octet")))
 	line := fmt.Sprintf("longest pause %v, after frame %d", round(s.Gap), s.GapFrame)
 	if s.MaxOutstanding > 0 {
 		line = fmt.Sprintf("at most %s outstanding; ", plural(s.MaxOutstanding, "Read or atomic")) + line
@@ -246,7 +258,7 @@ func (t *textSink) end(rd *capture.Reader, err error) error {
 		t.judgement(s.IWARP, err)
 		return nil
 	}
-	frames := fmt.Sprintf("%s, %s with iWARP of %d over TCP", plural(s.Frames, "frame"), plural(s.IWARP, "connection"), s.Conns)
+	frames := fmt.Sprintf("%s, %s", plural(s.Frames, "frame"), foundWords(&s))
 	if t.conns < int(s.IWARP) {
 		frames += fmt.Sprintf(", %d shown", t.conns)
 	}
@@ -260,6 +272,11 @@ func (t *textSink) end(rd *capture.Reader, err error) error {
 	}
 	fmt.Fprintf(t.w, "\n%s\n", frames)
 	return nil
+}
+
+// foundWords tells how many connections there are.
+func foundWords(s *capture.Stats) string {
+	return fmt.Sprintf("%s with iWARP of %d over TCP", plural(s.IWARP, "connection"), s.Conns)
 }
 
 // judgement sums up the verdicts.

@@ -98,7 +98,12 @@ func negotiatedWords(n *capture.Negotiated) string {
 func messageWords(m *capture.Message) string {
 	s := m.Op + ": " + messageDetail(m)
 	if m.Segments > 1 {
-		s += fmt.Sprintf("; %d segments in frames %d-%d", m.Segments, m.FirstFrame, m.Frame)
+		s += fmt.Sprintf("; %d segments in ", m.Segments)
+		if m.FirstFrame == m.Frame {
+			s += fmt.Sprintf("frame %d", m.Frame)
+		} else {
+			s += fmt.Sprintf("frames %d-%d", m.FirstFrame, m.Frame)
+		}
 		if d := m.Time.Sub(m.Start); d > 0 {
 			s += fmt.Sprintf(", %v", round(d))
 		}

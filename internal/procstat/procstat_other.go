@@ -1,0 +1,6 @@
+//go:build !unix && !windows
+
+package procstat
+
+// Now gives nothing here.
+func Now() Usage { return Usage{} }

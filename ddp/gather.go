@@ -1,5 +1,7 @@
 package ddp
 
+import "github.com/go-iwarp/iwarp/internal/fastcopy"
+
 // gather is a list of pieces seen as one range of memory. It remembers where the
 // last placement ended, so that placement in rising order does not walk the list
 // from its start each time.
@@ -22,7 +24,7 @@ func (g *gather) place(off uint64, data []byte) {
 	for len(data) > 0 && g.at < len(g.sg) {
 		piece := g.sg[g.at]
 		if in := off - g.start; in < uint64(len(piece)) {
-			n := copy(piece[in:], data)
+			n := fastcopy.Copy(piece[in:], data)
 			data, off = data[n:], off+uint64(n)
 		}
 		if off-g.start >= uint64(len(piece)) {

@@ -2,6 +2,7 @@ package ddp_test
 
 import (
 	"bytes"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -168,6 +169,7 @@ func TestBorrowHoldsRevocationBack(t *testing.T) {
 		copy(buf, "mine")
 	}()
 	for range 1000 {
+		runtime.Gosched()
 		if string(src) != "lent" || revoked.Load() {
 			t.Fatal("revoked while it was lent")
 		}

@@ -4,6 +4,7 @@ import (
 	"sync/atomic"
 	"unsafe"
 
+	"github.com/go-iwarp/iwarp/internal/fastcopy"
 	"github.com/go-iwarp/iwarp/protocol"
 )
 
@@ -143,7 +144,7 @@ func (r *Region) place(s STag, who Peer, to uint64, data []byte, need Access) *p
 	if err := r.check(&placeCodes, s, who, to, uint64(len(data)), need); err != nil {
 		return err
 	}
-	copy(r.buf[to-r.base:], data)
+	fastcopy.Copy(r.buf[to-r.base:], data)
 	return nil
 }
 
@@ -167,7 +168,7 @@ func (r *Region) fetch(s STag, who Peer, to uint64, dst []byte, need Access) *pr
 	if err := r.check(&fetchCodes, s, who, to, uint64(len(dst)), need); err != nil {
 		return err
 	}
-	copy(dst, r.buf[to-r.base:])
+	fastcopy.Copy(dst, r.buf[to-r.base:])
 	return nil
 }
 

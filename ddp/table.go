@@ -207,7 +207,8 @@ func (t *Table) Atomic(s STag, who Peer, to uint64, f func(word *uint64)) *proto
 // [Region.Invalidate]. Only a region that is bound to that stream, and in the
 // stream's domain, can be invalidated so; for any other STag the error is 0/1/09,
 // "STag cannot be invalidated" (https://www.rfc-editor.org/rfc/rfc5040#section-8.1.1,
-// item 7). As in the RDMA verbs, a region that is invalid already is no error.
+// item 7), one that is invalid already included
+// (https://www.rfc-editor.org/rfc/rfc5040#section-7.2: the STag must be valid).
 func (t *Table) RemoteInvalidate(s STag, pd PD, stream StreamID) *protocol.Error {
 	r := t.Lookup(s)
 	if r == nil {
@@ -223,6 +224,9 @@ func (t *Table) RemoteInvalidate(s STag, pd PD, stream StreamID) *protocol.Error
 	defer r.guard.unlock()
 	if STag(r.stag.Load()) != s || r.gone {
 		return cannotInvalidate(s, "no such STag")
+	}
+	if !r.valid {
+		return cannotInvalidate(s, "it is invalid already")
 	}
 	r.valid = false
 	return nil

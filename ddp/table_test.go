@@ -253,9 +253,7 @@ func TestRemoteInvalidate(t *testing.T) {
 	if err := table.RemoteInvalidate(s, 1, 10); err != nil || bound.Valid() {
 		t.Errorf("%v, Valid is %v", err, bound.Valid())
 	}
-	if err := table.RemoteInvalidate(s, 1, 10); err != nil {
-		t.Errorf("again: %v", err)
-	}
+	wantCode(t, "again", table.RemoteInvalidate(s, 1, 10), protocol.RDMAPCannotInvalidate)
 	wantCode(t, "write after it", table.Place(s, me, 0, []byte{1}, 0), protocol.DDPTaggedInvalidSTag)
 	bound.Deregister()
 	wantCode(t, "deregistered", table.RemoteInvalidate(s, 1, 10), protocol.RDMAPCannotInvalidate)

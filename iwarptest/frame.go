@@ -9,15 +9,24 @@ import (
 // (https://www.rfc-editor.org/rfc/rfc5044#section-4.3).
 const MarkerInterval = 512
 
-// CRC32C gives the CRC of RFC 5044 section 4.4 as a number; the wire has its
-// least significant octet first. It is made bit by bit, without a table.
-func CRC32C(b []byte) uint32 {
-	crc := ^uint32(0)
-	for _, octet := range b {
-		crc ^= uint32(octet)
+// crcTable has the CRC of each octet, made bit by bit from the polynomial.
+var crcTable = func() (t [256]uint32) {
+	for i := range t {
+		crc := uint32(i)
 		for range 8 {
 			crc = crc>>1 ^ 0x82f63b78&-(crc&1)
 		}
+		t[i] = crc
+	}
+	return t
+}()
+
+// CRC32C gives the CRC of RFC 5044 section 4.4 as a number; the wire has its
+// least significant octet first. It is this package's own.
+func CRC32C(b []byte) uint32 {
+	crc := ^uint32(0)
+	for _, octet := range b {
+		crc = crc>>8 ^ crcTable[byte(crc)^octet]
 	}
 	return ^crc
 }

@@ -1,0 +1,172 @@
+package conform_test
+
+import (
+	"bytes"
+	"encoding/xml"
+	"flag"
+	"os"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-iwarp/iwarp/conform"
+)
+
+var update = flag.Bool("update", false, "write testdata/cases.txt anew")
+
+// The list of cases is what testdata/cases.txt has: an id is not changed or
+// dropped by accident, since people keep lists of them.
+func TestCaseList(t *testing.T) {
+	var b strings.Builder
+	for _, c := range conform.Cases() {
+		b.WriteString(c.String() + "\n")
+	}
+	const name = "testdata/cases.txt"
+	if *update {
+		if err := os.WriteFile(name, []byte(b.String()), 0o666); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	wantLines, gotLines := strings.Split(string(want), "\n"), strings.Split(b.String(), "\n")
+	for i := range max(len(wantLines), len(gotLines)) {
+		if i >= len(wantLines) || i >= len(gotLines) || wantLines[i] != gotLines[i] {
+			t.Fatalf("%s differs from line %d on (%d lines, want %d): run go test ./conform -run TestCaseList -update", name, i+1, len(gotLines), len(wantLines))
+		}
+	}
+}
+
+// Each case is told apart, has a rule that exists, and says all that a reader
+// needs.
+func TestCases(t *testing.T) {
+	table, err := os.ReadFile("../docs/requirements.tsv")
+	if err != nil {
+		t.Fatal(err)
+	}
+	known := map[string]bool{}
+	for line := range strings.Lines(string(table)) {
+		id, _, _ := strings.Cut(line, "\t")
+		known[id] = true
+	}
+	reports, err := os.ReadFile("../docs/conform.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range regexp.MustCompile(`(?m)^\| (R\d+) \|`).FindAllStringSubmatch(string(reports), -1) {
+		known[r[1]] = true
+	}
+	seen := map[string]bool{}
+	counts := map[conform.Role]int{}
+	for _, c := range conform.Cases() {
+		if seen[c.ID] {
+			t.Errorf("%s: twice", c.ID)
+		}
+		seen[c.ID] = true
+		if len(c.Rules) == 0 || c.Rule == "" || c.Sends == "" || c.Roles == 0 || !strings.Contains(c.ID, "/") {
+			t.Errorf("%s: incomplete: %+v", c.ID, c)
+		}
+		for _, r := range c.Rules {
+			if !known[r] {
+				t.Errorf("%s: rule %s is neither in docs/requirements.tsv nor in docs/conform.md", c.ID, r)
+			}
+		}
+		if len(c.Legal) == 0 && !strings.Contains(c.ID, "reset") && c.ID != "teardown/unread-responses" {
+			t.Errorf("%s: no answer is legal", c.ID)
+		}
+		for _, role := range []conform.Role{conform.Initiator, conform.Responder} {
+			if c.Roles&role != 0 {
+				counts[role]++
+			}
+		}
+	}
+	t.Logf("%d cases, %d as initiator, %d as responder", len(seen), counts[conform.Initiator], counts[conform.Responder])
+	if counts[conform.Initiator] < 300 || counts[conform.Responder] < 300 {
+		t.Errorf("too few cases: %v", counts)
+	}
+}
+
+// Cases are chosen by role, pattern and level.
+func TestSelect(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		opts conform.Options
+		ok   func(*conform.Case) bool
+	}{
+		{"initiator", conform.Options{}, func(c *conform.Case) bool { return c.Roles&conform.Initiator != 0 }},
+		{"responder", conform.Options{Role: conform.Responder}, func(c *conform.Case) bool { return c.Roles&conform.Responder != 0 }},
+		{"gentle", conform.Options{Gentle: true}, func(c *conform.Case) bool { return c.Level != conform.Crasher }},
+		{"run by id", conform.Options{Run: "^crc/"}, func(c *conform.Case) bool { return c.Family() == "crc" }},
+		{"run by rule", conform.Options{Run: "^R40$"}, func(c *conform.Case) bool { return strings.Contains(strings.Join(c.Rules, " "), "R40") }},
+		{"skip", conform.Options{Skip: "^crc/"}, func(c *conform.Case) bool { return c.Family() != "crc" }},
+	} {
+		cases, err := conform.Select(&c.opts)
+		if err != nil || len(cases) == 0 {
+			t.Fatalf("%s: %d cases, %v", c.name, len(cases), err)
+		}
+		for _, x := range cases {
+			if !c.ok(x) {
+				t.Errorf("%s: %s was chosen", c.name, x.ID)
+			}
+		}
+	}
+	for _, o := range []conform.Options{{Run: "("}, {Skip: "("}} {
+		if _, err := conform.Select(&o); err == nil {
+			t.Errorf("%+v: no error", o)
+		}
+	}
+}
+
+// A report in all its forms: the counts agree, and what people need to know is in.
+func TestReport(t *testing.T) {
+	cases := conform.Cases()
+	r := &conform.Report{
+		Start: time.Unix(1e9, 0), Time: 1234 * time.Millisecond, Options: conform.Options{Role: conform.Initiator},
+		Results: []conform.Result{
+			{Case: cases[0], Status: conform.Pass, Time: time.Millisecond},
+			{Case: cases[1], Status: conform.Fail, Reason: "it <broke>", Log: []string{"-> octets"}},
+			{Case: cases[2], Status: conform.NotApplicable, Reason: "no Markers"},
+			{Case: cases[3], Status: conform.Inconclusive, Reason: "who knows"},
+		},
+	}
+	if s := r.Summary(); s != (conform.Summary{Cases: 4, Pass: 1, Fail: 1, NotApplicable: 1, Inconclusive: 1}) {
+		t.Errorf("summary %+v", s)
+	}
+	var text, junit, html bytes.Buffer
+	for _, err := range []error{r.WriteText(&text), r.WriteJUnit(&junit), r.WriteHTML(&html, "")} {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, want := range []string{"FAIL " + cases[1].ID + ": it <broke>", "-> octets", "not applicable: no Markers", "inconclusive: who knows", "4 cases: 1 passed, 1 failed, 1 not applicable, 1 inconclusive"} {
+		if !strings.Contains(text.String(), want) {
+			t.Errorf("text lacks %q:\n%s", want, &text)
+		}
+	}
+	if !strings.Contains(html.String(), "it &lt;broke&gt;") || !strings.Contains(html.String(), cases[3].ID) {
+		t.Errorf("HTML:\n%s", &html)
+	}
+	var suites struct {
+		Suites []struct {
+			Tests    int `xml:"tests,attr"`
+			Failures int `xml:"failures,attr"`
+			Skipped  int `xml:"skipped,attr"`
+			Cases    []struct {
+				Name    string `xml:"name,attr"`
+				Failure *struct {
+					Message string `xml:"message,attr"`
+				} `xml:"failure"`
+			} `xml:"testcase"`
+		} `xml:"testsuite"`
+	}
+	if err := xml.Unmarshal(junit.Bytes(), &suites); err != nil {
+		t.Fatal(err)
+	}
+	s := suites.Suites[0]
+	if s.Tests != 4 || s.Failures != 1 || s.Skipped != 2 || s.Cases[1].Failure.Message != "it <broke>" {
+		t.Errorf("JUnit:\n%s", &junit)
+	}
+}

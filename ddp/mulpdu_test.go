@@ -1,0 +1,47 @@
+package ddp_test
+
+import (
+	"bytes"
+	"slices"
+	"testing"
+
+	"github.com/go-iwarp/iwarp/ddp"
+)
+
+// A source never makes a segment above the MULPDU of its moment, and makes all but
+// the last exactly that long, also when the MULPDU changes on the way. No segment
+// is empty without need.
+// Shows: MPA-3-03, MPA-4.5-04, DDP-3-01, DDP-3-02, DDP-5.2-01
+func TestSegmentsFillMULPDU(t *testing.T) {
+	all := pattern(14*(128-14)*(128-18), 3) // fills segments of 128 octets, of either kind
+	for _, data := range [][]byte{all, all[:10_000]} {
+		testFill(t, data)
+	}
+}
+
+func testFill(t *testing.T, data []byte) {
+	for _, h := range []ddp.Header{untagged(0, 1, 0, false), tagged(0x1234, 77, false)} {
+		for _, sizes := range [][]int{{128}, {1442}, {64768}, {1442, 128, 536, 9000}, {128, 129, 130, 131, 64768}} {
+			var out ddp.Outgoing
+			if err := out.Start(h, [][]byte{data[:3], data[3:5000], {}, data[5000:]}); err != nil {
+				t.Fatal(err)
+			}
+			var got []byte
+			for i := 0; ; i++ {
+				mulpdu := sizes[i%len(sizes)]
+				header, payload, last := out.Next(mulpdu)
+				n := len(header) + len(slices.Concat(payload...))
+				if n > mulpdu || !last && n != mulpdu || n == len(header) {
+					t.Fatalf("%v: segment %d has %d octets, last %v; MULPDU is %d", sizes, i, n, last, mulpdu)
+				}
+				got = append(got, slices.Concat(payload...)...)
+				if last {
+					break
+				}
+			}
+			if !bytes.Equal(got, data) {
+				t.Errorf("%v: the segments do not make up the message", sizes)
+			}
+		}
+	}
+}

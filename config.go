@@ -72,6 +72,10 @@ type Config struct {
 	// a TCP segment, at most 64768 octets of ULPDU. A number above the segment
 	// size makes larger FPDUs, which the peer may refuse.
 	FPDUMax int
+	// Align says how hard to work for FPDUs that start where TCP segments do, which
+	// spares a hardware peer work. Default: where it costs little. With
+	// [mpa.AlignStrict] each FPDU is sent by a system call of its own.
+	Align mpa.Align
 
 	// StartupTimeout bounds the whole startup exchange, beside the context.
 	// Default 10 s; negative: none.
@@ -124,6 +128,9 @@ type Config struct {
 // defaultDepth is the default of IRD and ORD.
 const defaultDepth = 32
 
+// defaultQueue is the default of RecvDepth and SendDepth.
+const defaultQueue = 128
+
 // defaultRecvSize is the default of RecvSize.
 const defaultRecvSize = 64 << 10
 
@@ -157,9 +164,9 @@ func (c *Config) withDefaults() (*Config, error) {
 	setDefault(&n.ORD, min(defaultDepth, n.Device.limits.MaxRead))
 	setDefault(&n.StartupTimeout, 10*time.Second)
 	setDefault(&n.CloseTimeout, 5*time.Second)
-	setDefault(&n.RecvDepth, 128)
+	setDefault(&n.RecvDepth, min(defaultQueue, n.Device.limits.MaxWR))
 	setDefault(&n.RecvSize, defaultRecvSize)
-	setDefault(&n.SendDepth, 128)
+	setDefault(&n.SendDepth, min(defaultQueue, n.Device.limits.MaxWR))
 	setDefault(&n.MaxPending, 128)
 	setDefault(&n.MaxPendingPerPeer, n.MaxPending)
 	n.RTR &= allRTRKinds

@@ -113,7 +113,7 @@ type lease struct {
 // that has none left is known when the peer can still be told.
 func (c *Config) takeQP() (lease, error) {
 	if c.QP != nil {
-		return lease{qp: c.QP}, nil
+		return lease{qp: c.QP}, c.QP.usable()
 	}
 	l := lease{ownQP: true}
 	pd := c.PD
@@ -183,24 +183,32 @@ func (c *Conn) RemoteAddr() net.Addr {
 	return c.nc.RemoteAddr()
 }
 
-// post checks a work request, reserves its completion and queues it.
-func (c *Conn) post(wr *SendWR, w *waiter) error {
-	r := rdmap.Request{
+// fill makes r of a work request.
+func fill(r *rdmap.Request, wr *SendWR) {
+	*r = rdmap.Request{
 		ID: wr.ID, Op: rdmap.Op(wr.Op), SG: wr.SG, STag: wr.Remote.STag, TO: wr.Remote.TO,
 		Invalidate: wr.Invalidate, Immediate: wr.Immediate,
 		Operand: wr.Operand, OperandMask: wr.OperandMask, Compare: wr.Compare, CompareMask: wr.CompareMask,
 		Solicited: wr.Solicited, Fence: wr.Fence, Unsignaled: wr.Unsignaled, Inline: wr.Inline,
 	}
-	if wr.Op == OpBind && w == nil { // a waiter's is Drain's barrier
-		var err error
-		if r.Local, err = wr.Bind.prepare(c.qp); err != nil {
-			return err
-		}
-	}
-	if w != nil {
+}
+
+// post checks a work request, reserves its completion and queues it.
+func (c *Conn) post(wr *SendWR, w *waiter) error {
+	var r rdmap.Request
+	fill(&r, wr)
+	switch {
+	case w != nil:
 		r.Context = w
 		return c.stream.Post(&r)
+	case wr.Op == OpBind:
+		return c.postBind(&r, wr.Bind)
 	}
+	return c.enqueue(&r)
+}
+
+// enqueue reserves a request's completion and queues it.
+func (c *Conn) enqueue(r *rdmap.Request) error {
 	cq := c.qp.SendCQ()
 	if err := cq.reserve(1); err != nil {
 		if c.stream.Outstanding() >= c.qp.cfg.SendDepth {
@@ -208,11 +216,46 @@ func (c *Conn) post(wr *SendWR, w *waiter) error {
 		}
 		return err
 	}
-	if err := c.stream.Post(&r); err != nil {
+	if err := c.stream.Post(r); err != nil {
 		cq.release(1)
 		return err
 	}
 	return nil
+}
+
+// postBatch is how many work requests take their locks together.
+const postBatch = 16
+
+// postAll is post for a list, as far as it goes.
+func (c *Conn) postAll(wrs []SendWR) (posted int, err error) {
+	if len(wrs) == 1 {
+		return 0, c.post(&wrs[0], nil)
+	}
+	var batch [postBatch]rdmap.Request
+	cq := c.qp.SendCQ()
+	for posted < len(wrs) {
+		n := 0
+		// What has to be prepared goes alone.
+		for n < min(len(wrs)-posted, len(batch)) && wrs[posted+n].Op != OpBind {
+			fill(&batch[n], &wrs[posted+n])
+			n++
+		}
+		if n == 0 || cq.reserve(n) != nil {
+			// One by one it shows which has no entry, and why.
+			if err := c.post(&wrs[posted], nil); err != nil {
+				return posted, err
+			}
+			posted++
+			continue
+		}
+		k, err := c.stream.PostAll(batch[:n])
+		cq.release(n - k)
+		posted += k
+		if err != nil {
+			return posted, err
+		}
+	}
+	return posted, nil
 }
 
 // sendToken says who owns the send side. Work that comes up while somebody owns

@@ -3,6 +3,7 @@ package iwarp
 import (
 	"errors"
 	"io"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -16,7 +17,16 @@ func (c *Conn) receiveLoop() {
 	if c.poller != nil {
 		c.receiveBesidePollers()
 	} else {
+		// On one processor nothing is gained by going second: the peer cannot have
+		// the answer before all is done here.
+		yields := runtime.GOMAXPROCS(0) > 1
 		for !c.received(c.llp.Receive(c.place)) {
+			if yields && c.qp.handed.Load() {
+				// Whoever waits for that goes on now, and not after the read that is
+				// going to find nothing.
+				c.qp.handed.Store(false)
+				runtime.Gosched()
+			}
 		}
 	}
 	c.stream.StopReceive()

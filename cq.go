@@ -102,13 +102,18 @@ func (q *CQ) Wait(ctx context.Context, c []Completion) (int, error) {
 	if len(c) == 0 {
 		return 0, nil
 	}
-	for {
+	for turn := uint(0); ; turn++ {
 		if n := q.Poll(c); n > 0 {
 			return n, nil
 		}
 		again := q.ready
 		if q.spins() {
-			runtime.Gosched()
+			if turn%spinYield == 0 {
+				runtime.Gosched()
+			}
+			if turn%spinLook != spinLook-1 {
+				continue
+			}
 			again = spinning
 		}
 		select {
@@ -123,6 +128,13 @@ func (q *CQ) Wait(ctx context.Context, c []Completion) (int, error) {
 		}
 	}
 }
+
+// A Wait that spins lets other goroutines run, and looks at its context, only once
+// in so many turns: a turn is as short as a system call that finds nothing.
+const (
+	spinYield = 8
+	spinLook  = 64
+)
 
 // spinning is always ready: Wait does not sleep.
 var spinning = func() chan struct{} {
@@ -222,6 +234,9 @@ func (q *CQ) reserve(n int) error {
 
 // release gives n reserved entries back.
 func (q *CQ) release(n int) {
+	if n == 0 {
+		return
+	}
 	q.mu.Lock()
 	q.reserved -= n
 	q.mu.Unlock()

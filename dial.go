@@ -123,7 +123,9 @@ func client(ctx context.Context, nc net.Conn, cfg *Config) (*Conn, error) {
 			c.stream.Fail(perr, true)
 		}
 		c.start()
+		stop := context.AfterFunc(ctx, c.Abort)
 		_ = c.Close()
+		stop()
 		return nil, err
 	}
 	if p := m.Params(); p.PeerToPeer {
@@ -172,6 +174,7 @@ func errStartupTimeout(c *Config) error {
 
 func newMPAConn(cfg *Config, q lease, m *mpa.Conn) (*Conn, error) {
 	m.SetFPDUMax(cfg.FPDUMax)
+	m.SetAlign(cfg.Align)
 	c, err := newConn(cfg, q, m, stateOf(m.Params(), cfg), m.Params().Initiator)
 	if err != nil {
 		return nil, err

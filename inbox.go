@@ -14,7 +14,7 @@ type inbox struct {
 	depth, size int
 
 	mu    sync.Mutex
-	slots []inboxSlot // made when the first message comes
+	slots []inboxSlot // as many as were ever in use at once
 	empty []uint32    // slots that no message has
 	fifo  []uint32    // slots of the messages delivered and not read; a ring
 	first int
@@ -64,16 +64,30 @@ func (b *inbox) giveBuffer(p []byte) {
 	}
 }
 
+// grow makes more slots, up to depth, when none is empty. A slot may move while its
+// buffer is being filled: the stream goes on with the old one, which names the same
+// memory.
+func (b *inbox) grow() {
+	n := len(b.slots)
+	if len(b.empty) > 0 || n == b.depth {
+		return
+	}
+	if b.fifo == nil {
+		b.fifo = make([]uint32, b.depth)
+	}
+	bigger := make([]inboxSlot, min(max(4, 2*n), b.depth))
+	copy(bigger, b.slots)
+	b.slots = bigger
+	for i := n; i < len(bigger); i++ {
+		b.empty = append(b.empty, uint32(i))
+	}
+}
+
 // Take implements ddp.Source.
 func (b *inbox) Take(*ddp.Header) (ddp.Buffer, bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.slots == nil {
-		b.slots, b.fifo = make([]inboxSlot, b.depth), make([]uint32, b.depth)
-		for i := range b.slots {
-			b.empty = append(b.empty, uint32(i))
-		}
-	}
+	b.grow()
 	n := len(b.empty)
 	if n == 0 {
 		return ddp.Buffer{}, false

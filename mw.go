@@ -6,6 +6,7 @@ import (
 	"sync"
 
 	"github.com/go-iwarp/iwarp/ddp"
+	"github.com/go-iwarp/iwarp/rdmap"
 )
 
 // MW is a memory window: an STag of its own for a part of a region, with rights of
@@ -100,6 +101,7 @@ func (w *MW) revoke(parent *MR) { w.end(func(b binding) bool { return b.parent =
 // memory through them.
 func (w *MW) end(f func(binding) bool) {
 	w.mu.Lock()
+	defer w.mu.Unlock()
 	var ended []binding
 	w.bindings = slices.DeleteFunc(w.bindings, func(b binding) bool {
 		if f(b) {
@@ -108,42 +110,65 @@ func (w *MW) end(f func(binding) bool) {
 		}
 		return false
 	})
-	w.mu.Unlock()
+	w.drop(ended)
+}
+
+// drop deregisters bindings that are not among w.bindings any more. w.mu is held,
+// so that no new binding to the same region comes between and is forgotten too.
+func (w *MW) drop(ended []binding) {
 	for _, b := range ended {
 		b.region.Deregister()
-		b.parent.forget(w)
+		if !slices.ContainsFunc(w.bindings, func(x binding) bool { return x.parent == b.parent }) {
+			b.parent.forget(w)
+		}
 	}
 }
 
-// prepare checks a bind when it is posted and makes its STag. The function that
-// it gives makes the STag valid, in the bind's turn.
-func (b *Bind) prepare(q *QP) (func() error, error) {
+// postBind posts a bind. One that is refused leaves its window as it was.
+func (c *Conn) postBind(r *rdmap.Request, b *Bind) error {
+	made, err := b.prepare(c.qp)
+	if err != nil {
+		return err
+	}
+	w := b.MW // the struct is the caller's again when it is posted
+	r.Local = func() error { return w.activate(made.region, made.parent) }
+	if err := c.enqueue(r); err != nil {
+		w.end(func(x binding) bool { return x.region == made.region })
+		return err
+	}
+	return nil
+}
+
+// prepare checks a bind when it is posted and makes its STag, which activate makes
+// valid in the bind's turn.
+func (b *Bind) prepare(q *QP) (binding, error) {
 	if b == nil || b.MW == nil || b.MR == nil {
-		return nil, fmt.Errorf("%w: OpBind needs Bind with MW and MR", ErrInvalidWR)
+		return binding{}, fmt.Errorf("%w: OpBind needs Bind with MW and MR", ErrInvalidWR)
 	}
 	size := uint64(len(b.MR.buf))
 	if b.Offset > size || b.Length > size-b.Offset {
-		return nil, fmt.Errorf("%w: window of %d octets at offset %d: outside its region of %d octets (RFC 5040 section 8.1.1)", ErrInvalidWR, b.Length, b.Offset, size)
+		return binding{}, fmt.Errorf("%w: window of %d octets at offset %d: outside its region of %d octets (RFC 5040 section 8.1.1)", ErrInvalidWR, b.Length, b.Offset, size)
 	}
 	if b.MR.pd != q.pd {
-		return nil, fmt.Errorf("%w: Bind.MR is of another protection domain than the QP", ErrInvalidWR)
+		return binding{}, fmt.Errorf("%w: Bind.MR is of another protection domain than the QP", ErrInvalidWR)
 	}
 	buf := b.MR.buf[b.Offset : b.Offset+b.Length : b.Offset+b.Length]
 	if err := q.pd.mayGrant(buf, b.Access); err != nil {
-		return nil, err
+		return binding{}, err
 	}
 	region, err := q.dev.table.Register(ddp.RegionConfig{
 		Buf: buf, Base: b.Base, Access: b.Access, PD: q.pd.id, Stream: q.stream,
 	})
 	if err != nil {
-		return nil, err
+		return binding{}, err
 	}
 	region.Invalidate() // until its turn; nobody knows the STag yet
-	if err := b.MW.add(q, binding{region, b.MR}); err != nil {
+	made := binding{region, b.MR}
+	if err := b.MW.add(q, made); err != nil {
 		region.Deregister()
-		return nil, err
+		return binding{}, err
 	}
-	return func() error { return b.MW.activate(region, b.MR) }, nil
+	return made, nil
 }
 
 // add makes b the newest binding.
@@ -169,10 +194,9 @@ func (w *MW) activate(region *ddp.Region, parent *MR) error {
 	if i < 0 {
 		return fmt.Errorf("iwarp: bind of a window: it was closed, or its region was, before the bind's turn")
 	}
-	for _, b := range w.bindings[:i] {
-		b.region.Deregister()
-	}
+	older := slices.Clone(w.bindings[:i])
 	w.bindings = slices.Delete(w.bindings, 0, i)
+	w.drop(older)
 	if !parent.Valid() {
 		return fmt.Errorf("iwarp: bind of a window: STag %v of its region is not valid", parent.STag())
 	}

@@ -2,7 +2,9 @@ package iwarp
 
 import (
 	"fmt"
+	"net"
 	"sync"
+	"sync/atomic"
 
 	"github.com/go-iwarp/iwarp/ddp"
 	"github.com/go-iwarp/iwarp/rdmap"
@@ -38,7 +40,8 @@ type QP struct {
 	inbox          *inbox     // instead of rq, for a QP that Dial or Accept made
 	shared         *srqSource // instead of rq, for a QP with an SRQ
 
-	completed broadcast // a send work request has
+	completed broadcast   // a send work request has
+	handed    atomic.Bool // a completion was handed up: the receive goroutine looks at it
 
 	mu     sync.Mutex
 	conn   *Conn
@@ -206,15 +209,12 @@ func (q *QP) PostSend(wrs ...SendWR) error {
 	if c == nil {
 		return &PostError{Err: ErrNotConnected}
 	}
-	var err error
-	for i := range wrs {
-		if perr := c.post(&wrs[i], nil); perr != nil {
-			err = &PostError{Index: i, Err: perr}
-			break
-		}
-	}
+	n, err := c.postAll(wrs)
 	c.kick()
-	return err
+	if err != nil {
+		return &PostError{Index: n, Err: err}
+	}
+	return nil
 }
 
 // Close gives the QP back. A connection that it has is aborted first; end it
@@ -240,7 +240,7 @@ func (q *QP) release() {
 		return
 	}
 	if q.shared != nil {
-		q.shared.srq.leave()
+		q.shared.srq.leave(q)
 	}
 	q.pd.leave()
 	q.pd.give(resQP, 1)
@@ -254,13 +254,27 @@ func (q *QP) release() {
 func (q *QP) attach(c *Conn) error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if q.closed {
-		return fmt.Errorf("iwarp: the QP is closed")
-	}
-	if q.conn != nil {
-		return fmt.Errorf("%w: the QP has had a connection: a QP serves one", ErrInUse)
+	if err := q.mayAttach(); err != nil {
+		return err
 	}
 	q.conn = c
+	return nil
+}
+
+// usable tells before startup what attach would say.
+func (q *QP) usable() error {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.mayAttach()
+}
+
+func (q *QP) mayAttach() error {
+	switch {
+	case q.closed:
+		return fmt.Errorf("iwarp: QP: %w", net.ErrClosed)
+	case q.conn != nil:
+		return fmt.Errorf("%w: the QP has had a connection: a QP serves one", ErrInUse)
+	}
 	return nil
 }
 
@@ -287,9 +301,16 @@ func (q *QP) source() ddp.Source {
 	return &q.rq
 }
 
+func (q *QP) handOver() {
+	if !q.handed.Load() {
+		q.handed.Store(true)
+	}
+}
+
 // Completed implements rdmap.Handler.
 func (q *QP) Completed(c *rdmap.Completion) {
 	q.completed.raise()
+	q.handOver()
 	if w, ok := c.Context.(*waiter); ok {
 		w.original, w.err = c.Original, c.Err
 		w.done <- struct{}{}
@@ -304,6 +325,7 @@ func (q *QP) Completed(c *rdmap.Completion) {
 
 // Delivered implements rdmap.Handler.
 func (q *QP) Delivered(d *rdmap.Delivery) {
+	q.handOver()
 	c := Completion{
 		Op: OpRecv, Length: d.Length, Immediate: d.Immediate, Invalidated: d.Invalidated,
 		Solicited: d.Opcode.Solicited(),

@@ -136,7 +136,7 @@ func (q *SRQ) Posted() int {
 }
 
 // Shares tells how many receives each QP holds: taken by a message and not yet
-// polled by the program. QPs that hold none are left out.
+// polled by the program. QPs that hold none, or are closed, are left out.
 func (q *SRQ) Shares() map[*QP]int {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -173,9 +173,10 @@ func (q *SRQ) join() error {
 	return nil
 }
 
-func (q *SRQ) leave() {
+func (q *SRQ) leave(qp *QP) {
 	q.mu.Lock()
 	q.qps--
+	delete(q.shares, qp) // its program may never poll the rest
 	q.mu.Unlock()
 }
 

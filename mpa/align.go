@@ -18,13 +18,17 @@ const (
 	// AlignSegments ends a segment where the next FPDU does not fit it. FPDUs that
 	// fill segments exactly still go out many at a time.
 	AlignSegments
+	// AlignStrict gives each FPDU a system call and a TCP segment of its own, which
+	// TCP keeps also when it sends again. It is for a peer that can take nothing
+	// else, and has a small part of the throughput.
+	AlignStrict
 )
 
 const alignAutoMax = 16 << 10
 
 func (a Align) on(emss int) bool {
 	switch a {
-	case AlignSegments:
+	case AlignSegments, AlignStrict:
 		return true
 	case AlignAuto:
 		return emss <= alignAutoMax && emss%4 == 0

@@ -190,6 +190,37 @@ func TestSegmentEnds(t *testing.T) {
 	}
 }
 
+// The counter tells which FPDUs TCP leaves whole when it cuts every segment's
+// worth, and a strict framer ends the segment behind each.
+func TestAlignedCounter(t *testing.T) {
+	for _, tt := range []struct {
+		align, strict bool
+		fpdus         []int
+		whole         uint64
+		ends          []int
+	}{
+		{false, false, []int{1000, 1000, 460}, 2, nil},
+		{false, false, []int{1000, 460, 1460}, 3, nil},
+		{true, false, []int{1000, 1000, 460}, 3, []int{1000, 2460}},
+		{true, true, []int{1000, 400, 1460}, 3, []int{1000, 1400, 2860}},
+	} {
+		f := Framer{}
+		f.SetSegment(1460, tt.align)
+		f.strict = tt.strict
+		for _, n := range tt.fpdus {
+			if err := f.Add(nil, [][]byte{make([]byte, n-6)}, true); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if f.aligned != tt.whole {
+			t.Errorf("align %t, strict %t, FPDUs of %v: %d are whole, want %d", tt.align, tt.strict, tt.fpdus, f.aligned, tt.whole)
+		}
+		if _, ends := drain(&f, 1<<20); tt.align && !slices.Equal(ends, tt.ends) {
+			t.Errorf("align %t, strict %t, FPDUs of %v: segments end at %v, want %v", tt.align, tt.strict, tt.fpdus, ends, tt.ends)
+		}
+	}
+}
+
 func TestAlign(t *testing.T) {
 	for _, tt := range []struct {
 		a    Align

@@ -50,7 +50,7 @@ type Conn struct {
 
 const (
 	emssEvery    = 64 << 10 // the kernel's view changes as traffic flows
-	emssEveryMax = 1 << 20
+	emssEveryMax = 4 << 20
 )
 
 // NewConn puts nc, on which both startup frames have gone over, into Full

@@ -84,6 +84,7 @@ func (c *Conn) wrote(n int) {
 	c.stats.octetsSent.Add(uint64(n))
 	c.stats.writes.Add(1)
 	c.stats.fpdusSent.Store(c.framer.fpdus)
+	c.stats.fpdusAligned.Store(c.framer.aligned)
 	c.stats.markersSent.Store(c.framer.markers)
 }
 
@@ -155,10 +156,12 @@ func (c *Conn) readEMSS() {
 	if n := int(c.fpduMax.Load()); n > 0 {
 		// Alignment is about the segments that TCP makes, whatever the bound.
 		c.framer.SetSegment(n, c.tcp && n <= emss && align.on(emss))
+		c.framer.setEMSS(emss)
 		emss = n
 	} else {
 		c.framer.SetSegment(emss, c.tcp && align.on(emss))
 	}
+	c.framer.strict = c.framer.align && align == AlignStrict
 	// A steady EMSS is asked for less and less often.
 	if emss == c.emss {
 		c.every = min(2*c.every, emssEveryMax)

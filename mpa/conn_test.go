@@ -352,7 +352,7 @@ func TestULPErrorStopsReceive(t *testing.T) {
 	}
 }
 
-// Shows: MPA-4.5-05, MPA-5.1-02, MPA-3-02
+// Shows: MPA-4.5-05, MPA-5.1-02, MPA-3-02, DDP-3-01
 func TestFPDUMax(t *testing.T) {
 	a, _ := memPipe()
 	x := NewConn(a, Params{Initiator: true, SendMarkers: true}, &Options{FPDUMax: 9000})

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+
+	"github.com/go-iwarp/iwarp/internal/fastcopy"
 )
 
 // batchMax is about how many octets go to TCP in one call.
@@ -13,6 +15,7 @@ const batchMax = 1 << 20
 const (
 	gatherMin = 16 << 10 // a piece this large is referenced, a smaller one is cheaper to copy
 	piecesMax = 512      // in a batch; the kernel takes 1024 in a call
+	fuseMin   = 1 << 10  // a ULPDU this large is copied and summed up in one pass; below, two are as fast
 	maxChunks = 3        // one small, then large ones
 )
 
@@ -56,9 +59,12 @@ type Framer struct {
 	pos     uint64 // of the next FPDU in the stream
 	markers uint64 // made so far
 	fpdus   uint64
+	aligned uint64 // FPDUs of them that lie within one segment
 
 	segment int  // octets of a TCP segment, 0 if unknown
 	align   bool // end a piece of Pending where a segment should end
+	strict  bool // with align: behind each FPDU
+	whole   int  // octets after which TCP cuts, 0 if unknown
 	target  int  // octets of a batch
 	fill    int  // octets in the last segment of the batch
 
@@ -79,12 +85,17 @@ type Framer struct {
 // the batch to whole segments. With align, Pending stops where a segment should
 // end. 0 means that segments do not matter.
 func (f *Framer) SetSegment(octets int, align bool) {
-	f.segment, f.align = max(octets, 0), align && octets > 0
-	f.target = batchMax
-	if f.segment > 0 && f.segment < batchMax {
-		// A batch slightly above a multiple would leave a tiny segment behind,
-		// which costs up to half of the throughput.
-		f.target -= batchMax % f.segment
+	f.segment, f.align, f.strict = max(octets, 0), align && octets > 0, false
+	f.setEMSS(f.segment)
+}
+
+// setEMSS tells after how many octets TCP cuts, where that is not what bounds an
+// FPDU. The batch is bounded to whole segments: one slightly above that would
+// leave a tiny segment behind, which costs up to half of the throughput.
+func (f *Framer) setEMSS(segment int) {
+	f.target, f.whole = batchMax, segment
+	if segment > 0 && segment < batchMax {
+		f.target -= batchMax % segment
 	}
 }
 
@@ -168,11 +179,19 @@ func (f *Framer) Add(header []byte, payload [][]byte, stable bool) error {
 func (f *Framer) frame(b, header []byte, payload [][]byte, n int) []byte {
 	from := len(b)
 	if f.Markers {
-		return f.frameMarked(b, header, payload, n)
+		return f.frameMarked(b, header, payload, n, layoutOf(f.pos, n, true))
 	}
 	b = slices.Grow(b, FPDULen(n))
 	b = binary.BigEndian.AppendUint16(b, uint16(n))
 	b = append(b, header...)
+	if n < fuseMin {
+		for _, p := range payload {
+			b = append(b, p...)
+		}
+		b = append(b, zeros[:padLen(n)]...)
+		f.pos += uint64(FPDULen(n))
+		return f.appendCRC(b, b[from:])
+	}
 	var crc uint32
 	if f.CRC {
 		crc = updateCRC(0, b[from:])
@@ -181,7 +200,9 @@ func (f *Framer) frame(b, header []byte, payload [][]byte, n int) []byte {
 		if f.CRC {
 			b, crc = copyCRC(b, crc, p)
 		} else {
-			b = append(b, p...)
+			at := len(b)
+			b = b[:at+len(p)]
+			fastcopy.Copy(b[at:], p)
 		}
 	}
 	pad := zeros[:padLen(n)]
@@ -279,8 +300,18 @@ func (f *Framer) cutBefore(n int) {
 // cutAfter counts an FPDU of n octets. FPDUs that fill segments exactly need no
 // cut: TCP cuts there by itself.
 func (f *Framer) cutAfter(n int) {
-	if f.align {
-		f.fill = (f.fill + n) % f.segment
+	if f.whole == 0 {
+		return
+	}
+	f.fill += n
+	if f.fill <= f.whole {
+		f.aligned++
+	}
+	if f.fill >= f.whole {
+		f.fill %= f.whole
+	}
+	if f.strict {
+		f.endSegment()
 	}
 }
 

@@ -1,6 +1,9 @@
 package mpa
 
-import "encoding/binary"
+import (
+	"encoding/binary"
+	"slices"
+)
 
 // A Marker stands at every octet of the stream whose offset is a multiple of 512
 // (https://www.rfc-editor.org/rfc/rfc5044#section-4.3):
@@ -14,52 +17,48 @@ import "encoding/binary"
 // FPDUPTR is the distance from the Marker back to the ULPDU_Length of the FPDU
 // around it, or 0 if the Marker stands before one.
 
-// frameMarked appends one FPDU with its Markers to b and moves on.
-func (f *Framer) frameMarked(b, header []byte, payload [][]byte, n int) []byte {
+// frameMarked appends one FPDU with its Markers to b and moves on. l is its layout.
+func (f *Framer) frameMarked(b, header []byte, payload [][]byte, n int, l layout) []byte {
 	from := len(b)
-	w := markedWriter{pos: f.pos, start: f.pos}
-	b = w.marker(b)
-	w.start = w.pos
+	b = slices.Grow(b, l.total)[:from+l.total]
+	w := markedWriter{to: b[from:], next: int(-f.pos % markerStep), start: l.start}
 	var length [lengthLen]byte
 	binary.BigEndian.PutUint16(length[:], uint16(n))
-	b = w.write(b, length[:])
-	b = w.write(b, header)
+	w.write(length[:])
+	w.write(header)
 	for _, p := range payload {
-		b = w.write(b, p)
+		w.write(p)
 	}
-	b = w.write(b, zeros[:padLen(n)])
-	b = w.marker(b) // one between PAD and CRC is covered by this CRC
-	b = f.appendCRC(b, b[from:])
-	f.pos += uint64(len(b) - from)
-	f.markers += w.count
-	return b
+	w.write(zeros[:padLen(n)])
+	w.marker() // one between PAD and CRC is covered by this CRC
+	f.pos += uint64(l.total)
+	f.markers += uint64(l.markers)
+	return f.appendCRC(b[:from+w.at], b[from:][:w.at])
 }
 
-// markedWriter appends the content of one FPDU and puts the Markers in.
+// markedWriter writes the content of one FPDU and puts the Markers in.
 type markedWriter struct {
-	pos   uint64 // in the stream, of the next octet
-	start uint64 // of ULPDU_Length
-	count uint64
+	to    []byte // the whole FPDU
+	at    int    // what is written of it
+	next  int    // where the next Marker is due
+	start int    // of ULPDU_Length
 }
 
-// marker appends a Marker if one is due.
-func (w *markedWriter) marker(b []byte) []byte {
-	if w.pos%markerStep != 0 {
-		return b
+// marker writes a Marker if one is due.
+func (w *markedWriter) marker() {
+	if w.at != w.next {
+		return
 	}
-	ptr := uint16(w.pos - w.start) // 0 for the one before ULPDU_Length
-	w.pos += markerLen
-	w.count++
-	return binary.BigEndian.AppendUint32(b, uint32(ptr))
+	binary.BigEndian.PutUint32(w.to[w.at:], uint32(max(w.at-w.start, 0))) // 0 for the one before ULPDU_Length
+	w.at += markerLen
+	w.next += markerStep
 }
 
-func (w *markedWriter) write(b, p []byte) []byte {
+func (w *markedWriter) write(p []byte) {
 	for len(p) > 0 {
-		b = w.marker(b)
-		n := min(len(p), int(markerStep-w.pos%markerStep))
-		b = append(b, p[:n]...)
-		w.pos += uint64(n)
+		w.marker()
+		n := copy(w.to[w.at:min(w.next, len(w.to))], p)
+		w.at += n
 		p = p[n:]
 	}
-	return b
 }

@@ -9,6 +9,7 @@ import (
 // Stats counts what a connection has done since Full Operation began.
 type Stats struct {
 	FPDUsSent, FPDUsReceived     uint64 // framed, as of the last write; received whole and valid
+	FPDUsAligned                 uint64 // of those sent, whole in a TCP segment if TCP cuts every EMSS octets; see Align
 	OctetsSent, OctetsReceived   uint64 // of FPDUs, Markers included
 	MarkersSent, MarkersReceived uint64
 	Writes                       uint64 // calls that TCP took octets in
@@ -20,6 +21,7 @@ type Stats struct {
 
 type counters struct {
 	fpdusSent, octetsSent, markersSent, writes     atomic.Uint64
+	fpdusAligned                                   atomic.Uint64
 	fpdusReceived, octetsReceived, markersReceived atomic.Uint64
 	sendCalls, recvCalls                           atomic.Uint64
 	crcErrors, markerErrors                        atomic.Uint64
@@ -38,9 +40,10 @@ func (s *counters) refused(code protocol.Code) {
 func (c *Conn) Stats() Stats {
 	s := Stats{
 		FPDUsSent: c.stats.fpdusSent.Load(), FPDUsReceived: c.stats.fpdusReceived.Load(),
-		OctetsSent: c.stats.octetsSent.Load(), OctetsReceived: c.stats.octetsReceived.Load(),
+		FPDUsAligned: c.stats.fpdusAligned.Load(),
+		OctetsSent:   c.stats.octetsSent.Load(), OctetsReceived: c.stats.octetsReceived.Load(),
 		MarkersSent: c.stats.markersSent.Load(), MarkersReceived: c.stats.markersReceived.Load(),
-		Writes:    c.stats.writes.Load(), SystemCalls: c.stats.sendCalls.Load() + c.stats.recvCalls.Load(),
+		Writes: c.stats.writes.Load(), SystemCalls: c.stats.sendCalls.Load() + c.stats.recvCalls.Load(),
 		CRCErrors: c.stats.crcErrors.Load(), MarkerErrors: c.stats.markerErrors.Load(),
 		EMSS: int(c.stats.emss.Load()),
 	}

@@ -189,7 +189,7 @@ func TestOpcodeChangesWithinMessage(t *testing.T) {
 	}
 }
 
-// Shows: RDMAP-5.2.1-02, RDMAP-5.3-03, EXT-5.2.1-07
+// Shows: RDMAP-5.2.1-02, RDMAP-5.3-03, EXT-5.2.1-07, DDP-4.3-09
 func TestSendMSNs(t *testing.T) {
 	e := newEnd(t, func(c *rdmap.Config) { c.ORD = 8 })
 	for qn := range 4 {

@@ -142,14 +142,18 @@ func (u *upcalls) CheckUntagged(h *ddp.Header, _ int) *protocol.Error {
 // upon.
 func (u *upcalls) Deliver(m *ddp.Message) *protocol.Error {
 	s := (*Stream)(u)
+	op := Control(m.Header.Control).Opcode()
+	if op == OpWrite {
+		// Not delivered to the ULP (RFC 5040 section 5.1), so that nobody need be
+		// kept out.
+		s.writes.Add(1)
+		return nil
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.stats.MessagesReceived++
-	s.noteOpcode(Control(m.Header.Control).Opcode())
-	switch op := Control(m.Header.Control).Opcode(); op {
-	case OpWrite:
-		// Not delivered to the ULP (RFC 5040 section 5.1).
-		return nil
+	s.noteOpcode(op)
+	switch op {
 	case OpReadResponse:
 		return s.deliverReadResponse()
 	case OpReadRequest:

@@ -28,6 +28,7 @@ type sender struct {
 	payload  [1][]byte // scratch for their gather list
 	respond  bool      // whose turn it is when both sides have work
 	queued   uint64    // requests before this index are in the LLP's batch or beyond
+	sent     Stats     // what has been queued since batchTaken, for the stream's counters
 	finished bool      // nothing will be sent any more
 }
 
@@ -147,20 +148,18 @@ func (s *Stream) segment(llp ddp.LLP) (last bool, err error) {
 }
 
 // messageQueued notes that the last segment of the message in hand has been
-// queued.
+// queued. It takes no lock: batchTaken tells the rest of the stream.
 func (s *Stream) messageQueued() {
 	t := &s.send
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.stats.MessagesSent++
+	t.sent.MessagesSent++
 	switch t.kind {
 	case sendingRequest:
 		t.queued++
 	case sendingAtomic:
-		s.stats.AtomicsServed++
+		t.sent.AtomicsServed++
 	case sendingResponse:
-		s.stats.ReadsServed++
-		s.stats.PayloadSent += uint64(t.request.read.Size)
+		t.sent.ReadsServed++
+		t.sent.PayloadSent += uint64(t.request.read.Size)
 	}
 }
 
@@ -215,6 +214,7 @@ func (s *Stream) releaseInbound() {
 func (s *Stream) batchTaken() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.countSent()
 	for q := &s.queue; q.acked < s.send.queued; q.acked++ {
 		e := q.at(q.acked)
 		switch {
@@ -227,6 +227,16 @@ func (s *Stream) batchTaken() {
 		}
 	}
 	s.complete()
+}
+
+// countSent adds what the send owner has counted to the stream's counters.
+func (s *Stream) countSent() {
+	sent := &s.send.sent
+	s.stats.MessagesSent += sent.MessagesSent
+	s.stats.AtomicsServed += sent.AtomicsServed
+	s.stats.ReadsServed += sent.ReadsServed
+	s.stats.PayloadSent += sent.PayloadSent
+	*sent = Stats{}
 }
 
 // progress says what is left after a batch has gone. What is due on an LLP that
@@ -257,6 +267,7 @@ func (s *Stream) finishSend() Progress {
 }
 
 func (s *Stream) finishSendLocked() Progress {
+	s.countSent()
 	s.send.finished, s.sendDone = true, true
 	s.flushIfDone()
 	return Finished

@@ -99,6 +99,7 @@ type Stream struct {
 	ended  atomic.Bool // the peer has closed its half
 	wake   atomic.Bool
 	placed atomic.Uint64 // payload octets of Writes and Read Responses
+	writes atomic.Uint64 // Writes that have arrived
 
 	mu          sync.Mutex
 	err         *protocol.Error // why the stream ended; nil while it stands
@@ -169,13 +170,33 @@ func orDefault(v, d int) int {
 // completion. Errors: ErrSendQueueFull, ErrClosed, ErrPeerClosed, or one that
 // wraps ErrInvalidRequest and names the field.
 func (s *Stream) Post(r *Request) error {
-	total, err := s.check(r)
-	if err != nil {
-		return err
-	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	err := s.post(r)
+	s.flushIfDone()
+	return err
+}
+
+// PostAll is Post for several requests, in order. It gives the number of those
+// that were accepted, and the error of the first that was not, which ends the
+// list.
+func (s *Stream) PostAll(rs []Request) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	defer s.flushIfDone()
+	for i := range rs {
+		if err := s.post(&rs[i]); err != nil {
+			return i, err
+		}
+	}
+	return len(rs), nil
+}
+
+func (s *Stream) post(r *Request) error {
+	total, err := s.check(r)
 	switch {
+	case err != nil:
+		return err
 	case s.closing:
 		return ErrClosed
 	case s.peerClosed && s.err == nil && r.Op.awaitsResponse():
@@ -184,7 +205,6 @@ func (s *Stream) Post(r *Request) error {
 		return ErrSendQueueFull
 	}
 	s.queue.add(r, total, false)
-	s.flushIfDone()
 	return nil
 }
 
@@ -363,6 +383,7 @@ func (s *Stream) Stats() Stats {
 	defer s.mu.Unlock()
 	st := s.stats
 	st.PayloadReceived += s.placed.Load()
+	st.MessagesReceived += s.writes.Load()
 	return st
 }
 

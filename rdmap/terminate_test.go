@@ -76,7 +76,7 @@ func withHeaders(term rdmap.Terminate, octets []byte) rdmap.Terminate {
 	return rdmap.Terminate{Code: term.Code, Offender: &o}
 }
 
-// Shows: RDMAP-4.8-01, RDMAP-4.8-03, RDMAP-4.8-05, RDMAP-4.8-06, RDMAP-4.8-07, RDMAP-4.8-10, RDMAP-4.2-01
+// Shows: RDMAP-4.8-01, RDMAP-4.8-03, RDMAP-4.8-04, RDMAP-4.8-05, RDMAP-4.8-06, RDMAP-4.8-07, RDMAP-4.8-10, RDMAP-4.2-01
 func TestTerminateBothWays(t *testing.T) {
 	for _, tt := range terminates {
 		t.Run(tt.name, func(t *testing.T) {

@@ -3,13 +3,19 @@
 // every way: only the speed differs.
 package crc32c
 
-import "hash/crc32"
+import (
+	"hash/crc32"
+	"unsafe"
+)
 
 var table = crc32.MakeTable(crc32.Castagnoli)
 
 // minFold is the shortest run of octets for which folding beats the crc32
 // instruction of hash/crc32. It is at least the 256 that the kernel takes at a time.
 const minFold = 512
+
+// minAlign is from where Copy begins at a cache line of dst.
+const minAlign = 4096
 
 // Update adds p to the running value crc, as crc32.Update does.
 func Update(crc uint32, p []byte) uint32 {
@@ -28,6 +34,13 @@ func Copy(crc uint32, dst, src []byte) uint32 {
 	if len(src) < minFold || !folds {
 		copy(dst, src) // then the copy: src may change meanwhile
 		return crc32.Update(crc, table, dst[:len(src)])
+	}
+	if len(src) >= minAlign {
+		// A store across two cache lines costs twice: begin with a whole one.
+		head := int(-uintptr(unsafe.Pointer(&dst[0])) % 64)
+		copy(dst, src[:head])
+		crc = crc32.Update(crc, table, dst[:head])
+		dst, src = dst[head:], src[head:]
 	}
 	n := len(src) &^ 63
 	crc = ^foldCopy(^crc, dst[:len(src)], src[:n])

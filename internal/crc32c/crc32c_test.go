@@ -56,9 +56,9 @@ func TestEveryLength(t *testing.T) {
 }
 
 func TestEveryAlignment(t *testing.T) {
-	src, dst := random(3000), make([]byte, 3000)
+	src, dst := random(5000), make([]byte, 5000)
 	for i := range 130 {
-		for _, n := range []int{512, 575, 1460, 2047} {
+		for _, n := range []int{512, 575, 1460, 2047, 4096, 4200} {
 			check(t, 0, src[i:][:n], dst[130-i:])
 		}
 	}
@@ -114,4 +114,12 @@ func benchmark(b *testing.B, f func(dst, src []byte)) {
 			}
 		})
 	}
+}
+
+// What runs here, for the log of a test run.
+func TestKernel(t *testing.T) {
+	if Kernel() == "" {
+		t.Error("the kernel has no name")
+	}
+	t.Log(Kernel(), Features())
 }

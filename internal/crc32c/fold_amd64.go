@@ -39,8 +39,13 @@ func features() (names []string) {
 		has  bool
 		name string
 	}{
-		{x.HasSSE42, "sse4.2"}, {x.HasPCLMULQDQ, "pclmulqdq"}, {x.HasAVX2, "avx2"}, {x.HasAVX512F, "avx512f"},
-		{x.HasAVX512VL, "avx512vl"}, {x.HasAVX512DQ, "avx512dq"}, {x.HasAVX512VPCLMULQDQ, "vpclmulqdq"},
+		{x.HasSSE42, "sse4.2"},
+		{x.HasPCLMULQDQ, "pclmulqdq"},
+		{x.HasAVX2, "avx2"},
+		{x.HasAVX512F, "avx512f"},
+		{x.HasAVX512VL, "avx512vl"},
+		{x.HasAVX512DQ, "avx512dq"},
+		{x.HasAVX512VPCLMULQDQ, "vpclmulqdq"},
 	} {
 		if f.has {
 			names = append(names, f.name)

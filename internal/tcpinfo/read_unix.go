@@ -13,6 +13,7 @@ const CanRead = true
 func TryRead(fd uintptr, b []byte) (n int, again bool, err error) {
 	for {
 		n, err = unix.Read(int(fd), b)
+		acquired()
 		switch err {
 		case nil:
 			return n, false, nil

@@ -83,6 +83,7 @@ func fill(list *[maxIovec]unix.Iovec, bufs [][]byte) (count int, whole bool) {
 }
 
 func (s *sender) sendmsg(fd uintptr) bool {
+	released()
 	for {
 		s.calls++
 		n, _, errno := unix.Syscall(unix.SYS_SENDMSG, fd, uintptr(unsafe.Pointer(&s.msg)), uintptr(s.flags))

@@ -1,0 +1,52 @@
+//go:build !race
+
+#include "textflag.h"
+
+// func copyWide(dst, src *byte, n int)
+//
+// The first and the last 64 octets are copied wherever they lie. What is between
+// is stored to whole cache lines: a store across two costs twice.
+TEXT ·copyWide(SB), NOSPLIT, $0-24
+	MOVQ dst+0(FP), DI
+	MOVQ src+8(FP), SI
+	MOVQ n+16(FP), CX
+	VMOVDQU64 (SI), Z4
+	VMOVDQU64 -64(SI)(CX*1), Z5
+	VMOVDQU64 Z5, -64(DI)(CX*1)
+	VMOVDQU64 Z4, (DI)
+	MOVQ DI, AX
+	ANDQ $63, AX
+	SUBQ $64, AX
+	SUBQ AX, DI
+	SUBQ AX, SI
+	ADDQ AX, CX
+
+loop:
+	CMPQ CX, $256
+	JB   single
+	VMOVDQU64 (SI), Z0
+	VMOVDQU64 64(SI), Z1
+	VMOVDQU64 128(SI), Z2
+	VMOVDQU64 192(SI), Z3
+	VMOVDQA64 Z0, (DI)
+	VMOVDQA64 Z1, 64(DI)
+	VMOVDQA64 Z2, 128(DI)
+	VMOVDQA64 Z3, 192(DI)
+	ADDQ $256, SI
+	ADDQ $256, DI
+	SUBQ $256, CX
+	JMP  loop
+
+single:
+	CMPQ CX, $64
+	JB   done
+	VMOVDQU64 (SI), Z0
+	VMOVDQA64 Z0, (DI)
+	ADDQ $64, SI
+	ADDQ $64, DI
+	SUBQ $64, CX
+	JMP  single
+
+done:
+	VZEROUPPER
+	RET

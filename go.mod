@@ -11,7 +11,7 @@ require (
 	pgregory.net/rapid v1.3.0
 )
 
-require github.com/klauspost/compress v1.20.4 // indirect
+require github.com/klauspost/compress v1.20.4
 
 require (
 	github.com/rogpeppe/go-internal v1.16.0

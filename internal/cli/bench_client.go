@@ -37,6 +37,7 @@ func (c *benchCmd) otherEnd(ctx context.Context) (addr string, stop func(), err 
 		return "", nil, err
 	}
 	cmd := exec.CommandContext(ctx, exe, c.childArgs()...)
+	cmd.Args[0] = os.Args[0]
 	cmd.Stderr = os.Stderr
 	stdin, err := cmd.StdinPipe()
 	if err != nil {
@@ -194,14 +195,14 @@ func (o *opened) sample(ctx context.Context, count uint64) (outcome, error) {
 	if _, err := o.b.ctl.ask(ctx, benchMsg{Do: doStart, Kind: o.kind, Count: count}); err != nil {
 		return outcome{}, err
 	}
-	m := startMeter(o)
 	start := time.Now()
-	if err := o.run(ctx, count, true); err != nil {
+	used, err := measured(ctx, o, count, true)
+	if err != nil {
 		return outcome{}, err
 	}
 	reply, err := o.b.ctl.ask(ctx, benchMsg{Do: doStop, Kind: o.kind})
 	took := time.Since(start)
-	return outcome{took, m.stop().plus(reply.Usage), o.times()}, err
+	return outcome{took, used.plus(reply.Usage), o.times()}, err
 }
 
 // warmUp finds how many operations take about as long as a sample should.

@@ -22,12 +22,11 @@ type iwarpLink struct {
 // iwarpConn is one of them: an event loop around one completion queue does
 // whatever this end has to do.
 type iwarpConn struct {
-	spec   *benchSpec
-	conn   *iwarp.Conn
-	qp     *iwarp.QP
-	cq     *iwarp.CQ
-	mr     *iwarp.MR
-	remote iwarp.RemoteBuffer
+	spec *benchSpec
+	conn *iwarp.Conn
+	qp   *iwarp.QP
+	cq   *iwarp.CQ
+	mr   *iwarp.MR
 
 	work  []iwarp.SendWR // Depth operations, ready to be posted
 	per   int            // work requests of an operation

@@ -60,31 +60,20 @@ func each(ctx context.Context, n int, f func(ctx context.Context, i int) error) 
 	return first
 }
 
-// meter tells what this process uses.
-type meter struct {
-	link  benchLink
-	start procstat.Usage
-	alloc uint64
-	calls uint64
-}
-
-// startMeter begins after a collection, so that garbage of earlier work is not
-// counted.
-func startMeter(link benchLink) *meter {
-	runtime.GC()
-	m := &meter{link: link, alloc: mallocs()}
-	m.calls, _ = link.calls()
-	m.start = procstat.Now()
-	return m
-}
-
-func (m *meter) stop() benchUsage {
-	used := procstat.Now().Sub(m.start)
-	u := benchUsage{CPU: used.CPU, Calls: used.Calls, Allocs: mallocs() - m.alloc}
-	if n, ok := m.link.calls(); ok {
-		u.Calls = n - m.calls
+// measured is run, with what this process has used for it.
+func measured(ctx context.Context, l benchLink, count uint64, active bool) (benchUsage, error) {
+	calls, counted := l.calls()
+	start := procstat.Now()
+	allocs := mallocs() // asked for within the rest, whose own would count
+	err := l.run(ctx, count, active)
+	allocs = mallocs() - allocs
+	used := procstat.Now().Sub(start)
+	u := benchUsage{CPU: used.CPU, Calls: used.Calls, Allocs: allocs}
+	if counted {
+		now, _ := l.calls()
+		u.Calls = now - calls
 	}
-	return u
+	return u, err
 }
 
 func mallocs() uint64 {

@@ -250,22 +250,24 @@ func (ss *benchSession) connected(ctx context.Context, l *openLink, regions []iw
 // sample does this end's part of one: it is under way when the client hears of it,
 // and its use is told when the client asks to stop.
 func (ss *benchSession) sample(ctx context.Context, c *control, l *openLink, count uint64) (reply benchMsg, err error) {
-	meter := startMeter(l)
-	done := make(chan error, 1)
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	go func() { done <- l.run(ctx, count, false) }()
-	if err := c.enc.Encode(benchMsg{}); err != nil {
-		cancel()
-		<-done
-		return reply, err
+	var used benchUsage
+	done := make(chan error, 1)
+	go func() {
+		var err error
+		used, err = measured(ctx, l, count, false)
+		done <- err
+	}()
+	if err = c.enc.Encode(benchMsg{}); err == nil {
+		var m benchMsg
+		if err = c.dec.Decode(&m); err == nil && m.Do != doStop {
+			err = fmt.Errorf("%q: stop was due", m.Do)
+		}
 	}
-	var m benchMsg
-	if err := c.dec.Decode(&m); err != nil || m.Do != doStop {
+	if err != nil {
 		cancel()
-		<-done
-		return reply, errors.Join(err, errors.New("stop was due"))
 	}
-	err = <-done
-	return benchMsg{Usage: meter.stop()}, err
+	err = errors.Join(err, <-done)
+	return benchMsg{Usage: used}, err
 }

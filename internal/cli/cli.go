@@ -29,6 +29,7 @@ Exit codes: 0 success, 1 the run failed, 2 the command line is wrong and nothing
 // grammar is the command line.
 type grammar struct {
 	Bench   benchCmd   `cmd:"" help:"Measure bandwidth, latency and message rate, beside plain TCP."`
+	Conform conformCmd `cmd:"" help:"Test an iWARP endpoint against the RFCs, with good and hostile peers."`
 	Demo    demoCmd    `cmd:"" help:"Show what RDMA does, with both ends in this process."`
 	Inspect inspectCmd `cmd:"" help:"Tell from a capture what happened on iWARP connections, and who broke which rule."`
 	Ping    pingCmd    `cmd:"" help:"Exchange data with a peer, as client or server of the protocol of Linux's rping."`
@@ -73,7 +74,7 @@ func Main(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 // usage reports a wrong command line. There are no parsed flags to ask, so --json
 // is looked for in args.
 func usage(out *output, args []string, err error) int {
-	out.json = slices.Contains(args, "--json")
+	out.json = slices.Contains(args, "--json") || slices.Contains(args, "--json=true")
 	out.emit(errorEvent{Error: err.Error(), ExitCode: ExitUsage})
 	if !out.json {
 		help := "iwarp --help"
@@ -88,7 +89,9 @@ func usage(out *output, args []string, err error) int {
 
 // exitCode reports the end of a command and gives its exit code.
 func exitCode(out *output, err error) int {
-	switch {
+	switch lost := out.lost(); {
+	case err == nil && lost != nil:
+		fmt.Fprintln(out.stderr, "iwarp: standard output:", lost)
 	case err == nil:
 		return ExitOK
 	case errors.Is(err, errRuleBroken):

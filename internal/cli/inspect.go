@@ -7,7 +7,10 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strconv"
 	"strings"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/go-iwarp/iwarp/capture"
 )
@@ -94,6 +97,11 @@ type inspection struct {
 // Run shows the capture.
 func (c *inspectCmd) Run(ctx context.Context, out *output) (err error) {
 	out.json = c.JSON
+	defer func() {
+		if err != nil && !c.JSON && !errors.Is(err, errReported) && !errors.Is(err, errRuleBroken) {
+			err = printableError{err}
+		}
+	}()
 	i := &inspection{cmd: c, w: bufio.NewWriterSize(out.stdout, 64<<10), gate: gate{filter: c.Filter}}
 	in, closeIn, err := c.open(ctx, func() { _ = i.w.Flush() })
 	if err != nil {
@@ -150,6 +158,9 @@ func (c *inspectCmd) makeSinks(out *output, w *bufio.Writer) (sinks []sink, err 
 		sinks = append(sinks, x)
 	}
 	if c.HTML != "" {
+		if err := checkPage(c.File, c.HTML); err != nil {
+			return nil, err
+		}
 		sinks = append(sinks, newReport(c.File, c.HTML, out))
 	}
 	return sinks, nil
@@ -184,6 +195,32 @@ func (i *inspection) read(rd *capture.Reader) error {
 	}
 }
 
+// printableError is an error whose text may have names of files in it, which may be
+// made to control the terminal.
+type printableError struct{ error }
+
+func (e printableError) Error() string { return printable(e.error.Error()) }
+
+func (e printableError) Unwrap() error { return e.error }
+
+// printable replaces what would control a terminal, or the direction of text.
+func printable(s string) string {
+	var b strings.Builder
+	for i, n := 0, 0; i < len(s); i += n {
+		r := rune(0)
+		r, n = utf8.DecodeRuneInString(s[i:])
+		switch {
+		case r == utf8.RuneError && n == 1:
+			fmt.Fprintf(&b, `\x%02x`, s[i])
+		case unicode.In(r, unicode.Cc, unicode.Cf, unicode.Zl, unicode.Zp):
+			b.WriteString(strings.Trim(strconv.QuoteRune(r), "'"))
+		default:
+			b.WriteRune(r)
+		}
+	}
+	return b.String()
+}
+
 // mandatory reports whether the rule is more than a recommendation.
 func mandatory(v *capture.Verdict) bool {
 	return !strings.HasPrefix(v.Level, "SHOULD") && v.Level != "MAY"
@@ -202,6 +239,8 @@ func (c *inspectCmd) unreadable(out *output, err error) error {
 	out.emit(e)
 	return errReported
 }
+
+func (e fileEvent) text() string { return printable(e.errorEvent.text()) }
 
 // fileEvent is the error of a capture.
 type fileEvent struct {

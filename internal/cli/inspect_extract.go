@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/go-iwarp/iwarp/capture"
@@ -38,6 +39,7 @@ type extractor struct {
 	kind   extractKind
 	out    *output
 	ends   map[endKey]*extractedEnd
+	open   []*extractedEnd // with an open file, the one that was opened first before others
 	files  uint64
 	octets uint64
 }
@@ -51,7 +53,8 @@ type endKey struct {
 type extractedEnd struct {
 	dir    string
 	count  int
-	file   *os.File // the message under way, nil between two
+	path   string   // the message under way, "" between two
+	file   *os.File // its file, nil if others need to be open
 	w      *bufio.Writer
 	opcode rdmap.Opcode
 	msn    uint32
@@ -81,7 +84,7 @@ func (x *extractor) event(e capture.Event) error {
 		for side := capture.Initiator; side <= capture.SideB; side++ {
 			key := endKey{e.Conn.Number, side}
 			if end := x.ends[key]; end != nil {
-				err = errors.Join(err, end.close())
+				err = errors.Join(err, x.close(end))
 				delete(x.ends, key)
 			}
 		}
@@ -109,13 +112,13 @@ func (x *extractor) fpdu(f *capture.FPDU) error {
 		if err := x.create(end, f, op); err != nil {
 			return err
 		}
-		return errors.Join(x.write(end, f.ULPDU), end.close())
+		return errors.Join(x.write(end, f.ULPDU), x.close(end))
 	}
 	if !ok || !op.Payload() && op != rdmap.OpImmediate && op != rdmap.OpImmediateSolicited {
-		return end.close()
+		return x.close(end)
 	}
-	if end.file == nil || end.opcode != op || end.msn != h.MSN {
-		if err := errors.Join(end.close(), x.create(end, f, op)); err != nil {
+	if end.path == "" || end.opcode != op || end.msn != h.MSN {
+		if err := errors.Join(x.close(end), x.create(end, f, op)); err != nil {
 			return err
 		}
 		end.opcode, end.msn = op, h.MSN
@@ -123,7 +126,7 @@ func (x *extractor) fpdu(f *capture.FPDU) error {
 	if err := x.write(end, payload); err != nil || !h.Last {
 		return err
 	}
-	return end.close()
+	return x.close(end)
 }
 
 // create starts the next file of an end.
@@ -133,11 +136,26 @@ func (x *extractor) create(end *extractedEnd, f *capture.FPDU, op rdmap.Opcode) 
 	if op == 0xff {
 		name = "no-header"
 	}
-	path := filepath.Join(end.dir, fmt.Sprintf("%06d-frame-%d-%s", end.count, f.Frame, name))
-	if end.file, err = os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666); err != nil {
+	end.path = filepath.Join(end.dir, fmt.Sprintf("%06d-frame-%d-%s", end.count, f.Frame, name))
+	x.files++
+	return x.use(end, os.O_EXCL)
+}
+
+// maxOpen bounds the files that are open at once: the messages of many connections
+// may be under way.
+const maxOpen = 64
+
+// use opens the file under way, to be continued.
+func (x *extractor) use(end *extractedEnd, flag int) (err error) {
+	if len(x.open) >= maxOpen {
+		if err := x.release(x.open[0]); err != nil {
+			return err
+		}
+	}
+	if end.file, err = os.OpenFile(end.path, os.O_WRONLY|os.O_CREATE|os.O_APPEND|flag, 0o666); err != nil {
 		return fmt.Errorf("--extract: %w", err)
 	}
-	x.files++
+	x.open = append(x.open, end)
 	if end.w == nil {
 		end.w = bufio.NewWriter(end.file)
 	} else {
@@ -147,20 +165,32 @@ func (x *extractor) create(end *extractedEnd, f *capture.FPDU, op rdmap.Opcode) 
 }
 
 func (x *extractor) write(end *extractedEnd, b []byte) error {
+	if end.file == nil {
+		if err := x.use(end, 0); err != nil {
+			return err
+		}
+	}
 	x.octets += uint64(len(b))
 	_, err := end.w.Write(b)
 	return err
 }
 
-// close completes the file under way, if there is one.
-func (e *extractedEnd) close() error {
-	if e.file == nil {
+// release closes the file, which can be continued.
+func (x *extractor) release(end *extractedEnd) error {
+	if end.file == nil {
 		return nil
 	}
-	err := errors.Join(e.w.Flush(), e.file.Close())
-	e.file = nil
-	e.w.Reset(io.Discard)
+	err := errors.Join(end.w.Flush(), end.file.Close())
+	end.file = nil
+	end.w.Reset(io.Discard)
+	x.open = slices.DeleteFunc(x.open, func(o *extractedEnd) bool { return o == end })
 	return err
+}
+
+// close completes the file under way, if there is one.
+func (x *extractor) close(end *extractedEnd) error {
+	end.path = ""
+	return x.release(end)
 }
 
 // extractedEvent tells what was extracted.
@@ -174,13 +204,13 @@ type extractedEvent struct {
 func (e extractedEvent) kind() string { return "extracted" }
 
 func (e extractedEvent) text() string {
-	return fmt.Sprintf("%s: %s with %s (%s)", e.Dir, plural(e.Files, "file"), plural(e.Octets, "octet"), e.Kind)
+	return fmt.Sprintf("%s: %s with %s (%s)", printable(e.Dir), plural(e.Files, "file"), plural(e.Octets, "octet"), e.Kind)
 }
 
 func (x *extractor) end(*capture.Reader, error) error {
 	var err error
 	for _, end := range x.ends {
-		err = errors.Join(err, end.close())
+		err = errors.Join(err, x.close(end))
 	}
 	if err == nil {
 		x.out.emit(extractedEvent{Dir: x.dir, Kind: string(x.kind), Files: x.files, Octets: x.octets})

@@ -3,6 +3,7 @@ package cli
 import (
 	"bytes"
 	_ "embed" // the template
+	"errors"
 	"fmt"
 	"html/template"
 	"maps"
@@ -65,9 +66,6 @@ type pageVerdict struct {
 
 // end writes the page.
 func (r *report) end(rd *capture.Reader, err error) error {
-	if sameFile(r.file, r.name) {
-		return fmt.Errorf("--html %s: this is the capture itself", r.name)
-	}
 	t, terr := template.New("page").Parse(pageTemplate)
 	if terr != nil {
 		return terr
@@ -81,6 +79,21 @@ func (r *report) end(rd *capture.Reader, err error) error {
 	}
 	r.out.emit(reportEvent{File: r.name, Octets: b.Len(), Connections: len(r.conns)})
 	return nil
+}
+
+// checkPage finds out, before a long capture is read, whether the page can be written.
+func checkPage(file, name string) error {
+	if sameFile(file, name) {
+		return fmt.Errorf("--html %s: this is the capture itself", name)
+	}
+	if info, err := os.Stat(name); err == nil && info.IsDir() {
+		return fmt.Errorf("--html %s: a folder: the name of a file is expected", name)
+	}
+	f, err := os.CreateTemp(filepath.Dir(name), ".iwarp-*")
+	if err != nil {
+		return fmt.Errorf("--html: %w", err)
+	}
+	return errors.Join(f.Close(), os.Remove(f.Name()))
 }
 
 // writeFile puts a whole file in place, or none.

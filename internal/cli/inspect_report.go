@@ -259,5 +259,5 @@ type reportEvent struct {
 func (e reportEvent) kind() string { return "report" }
 
 func (e reportEvent) text() string {
-	return fmt.Sprintf("%s: a page of %s on %s", e.File, amount(e.Octets), plural(e.Connections, "connection"))
+	return fmt.Sprintf("%s: a page of %s on %s", printable(e.File), amount(e.Octets), plural(e.Connections, "connection"))
 }

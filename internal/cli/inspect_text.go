@@ -233,21 +233,21 @@ func messageCounts(m map[string]uint64) string {
 // tcpWords tells what TCP had to do, "" if nothing.
 func tcpWords(s *capture.DirStats) string {
 	var parts []string
-	add := func(n uint64, unit string, octets uint64) {
+	add := func(n uint64, unit, more string, octets uint64) {
 		if n == 0 {
 			return
 		}
-		p := plural(n, unit)
+		p := plural(n, unit) + more
 		if octets > 0 {
 			p += fmt.Sprintf(" (%s)", plural(octets, "octet"))
 		}
 		parts = append(parts, p)
 	}
-	add(s.Retransmissions, "retransmission", s.RetransmittedOctets)
-	add(s.OutOfOrder, "segment out of order", 0)
-	add(s.Overlaps, "overlap that differs", 0)
-	add(s.KeepAlives, "keep-alive", 0)
-	add(s.Holes, "hole", s.HoleOctets)
+	add(s.Retransmissions, "retransmission", "", s.RetransmittedOctets)
+	add(s.OutOfOrder, "segment", " out of order", 0)
+	add(s.Overlaps, "overlap", " with other octets", 0)
+	add(s.KeepAlives, "keep-alive", "", 0)
+	add(s.Holes, "hole", "", s.HoleOctets)
 	return strings.Join(parts, ", ")
 }
 

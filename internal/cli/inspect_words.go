@@ -219,7 +219,7 @@ func howWords(how string) string {
 	case "end of capture":
 		return "still open at the end of the capture"
 	case "evicted":
-		return "given up, since too many others were open"
+		return "given up, since too many others were open or held too much"
 	case "reused":
 		return "over: its ports are used anew"
 	}

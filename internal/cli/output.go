@@ -14,21 +14,44 @@ import (
 // output is where a command tells what happens: in lines for people, or in JSON,
 // an object a line. Its methods may be called from any goroutine.
 type output struct {
-	mu             sync.Mutex
-	stdout, stderr io.Writer
-	json           bool
-	terminal       bool // stdout is one
-	style          bool // and may be styled
+	mu       sync.Mutex
+	stdout   *noted
+	stderr   io.Writer
+	json     bool
+	terminal bool // stdout is one
+	style    bool // and may be styled
 }
 
 func newOutput(stdout, stderr io.Writer) *output {
-	o := &output{stdout: stdout, stderr: stderr}
+	o := &output{stdout: &noted{w: stdout}, stderr: stderr}
 	if f, ok := stdout.(*os.File); ok {
 		o.terminal = term.IsTerminal(int(f.Fd()))
 	}
 	// https://no-color.org; old Windows consoles show the sequences as they are.
 	o.style = o.terminal && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb" && runtime.GOOS != "windows"
 	return o
+}
+
+// noted is a writer that keeps its first error, so that output that got lost (a
+// full disk) does not pass for success.
+type noted struct {
+	w   io.Writer
+	err error
+}
+
+func (n *noted) Write(p []byte) (int, error) {
+	k, err := n.w.Write(p)
+	if n.err == nil {
+		n.err = err
+	}
+	return k, err
+}
+
+// lost gives the error with which output was lost, nil if none was.
+func (o *output) lost() error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.stdout.err
 }
 
 // event is one thing that happened. It is an object with snake_case keys, the
@@ -43,7 +66,7 @@ func (o *output) emit(e event) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if !o.json {
-		w := o.stdout
+		var w io.Writer = o.stdout
 		if e.kind() == kindError {
 			w = o.stderr
 		}

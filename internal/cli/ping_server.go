@@ -87,6 +87,7 @@ func (s *pingServer) run(ctx context.Context, addr string) error {
 
 // accept takes clients until ctx ends, which also closes ln.
 func (s *pingServer) accept(ctx context.Context, ln net.Listener, wg *sync.WaitGroup) error {
+	var pause time.Duration
 	for {
 		select {
 		case s.slots <- struct{}{}:
@@ -94,18 +95,38 @@ func (s *pingServer) accept(ctx context.Context, ln net.Listener, wg *sync.WaitG
 			return nil
 		}
 		nc, err := ln.Accept()
-		if err != nil {
-			if ctx.Err() != nil {
-				return nil
-			}
-			_ = ln.Close()
-			return fmt.Errorf("taking clients: %w", err)
+		if err == nil {
+			pause = 0
+			wg.Go(func() {
+				s.client(ctx, nc)
+				<-s.slots
+			})
+			continue
 		}
-		wg.Go(func() {
-			s.client(ctx, nc)
-			<-s.slots
-		})
+		<-s.slots
+		err = fmt.Errorf("taking clients: %w", err)
+		switch {
+		case ctx.Err() != nil:
+			return nil
+		case !passes(err):
+			_ = ln.Close()
+			return err
+		case pause == 0:
+			s.out.emit(newErrorEvent(err))
+		}
+		pause = min(max(2*pause, 5*time.Millisecond), time.Second)
+		select {
+		case <-time.After(pause):
+		case <-ctx.Done():
+		}
 	}
+}
+
+// passes tells an error of Accept that may pass, such as that no descriptor is
+// left, from one that does not.
+func passes(err error) bool {
+	var temporary interface{ Temporary() bool } // as net/http does
+	return errors.As(err, &temporary) && temporary.Temporary()
 }
 
 // client is the life of one connection.
@@ -180,7 +201,6 @@ func (c *servedClient) iteration(ctx context.Context) (time.Duration, error) {
 	if src.size < 1 || src.size > c.maxSize {
 		return 0, fmt.Errorf("the client advertises a source of %d octets: from 1 to %d are served (--max-size)", src.size, c.maxSize)
 	}
-	c.resize(int(src.size))
 	if err := c.read(ctx, src); err != nil {
 		return 0, err
 	}
@@ -197,22 +217,42 @@ func (c *servedClient) iteration(ctx context.Context) (time.Duration, error) {
 	return time.Since(start), nil
 }
 
-func (c *servedClient) resize(n int) {
+// onTrust is how much memory a client gets for nothing but its word.
+const onTrust = 1 << 20
+
+// read fetches the source and says so. The buffer grows as octets come, not by what
+// the client says that it has, so that memory costs it as much to take as to give.
+func (c *servedClient) read(ctx context.Context, src advert) error {
+	size := int(src.size)
+	for done := 0; done < size; done = len(c.buf) {
+		c.resize(done, min(size, max(cap(c.buf), 2*done, onTrust)))
+		if err := c.readPart(ctx, c.buf[done:], src.at.STag, src.at.TO+uint64(done)); err != nil {
+			return err
+		}
+	}
+	return c.send("go-ahead after the Read", advert{})
+}
+
+// resize makes the buffer n octets long and keeps the first ones.
+func (c *servedClient) resize(keep, n int) {
 	if n > cap(c.buf) {
-		c.buf = nil // let the collector have the old one first
+		old := c.buf[:keep]
+		if keep == 0 {
+			old, c.buf = nil, nil // the collector may have it first
+		}
 		c.buf = make([]byte, n)
+		copy(c.buf, old)
 	}
 	c.buf = c.buf[:n]
 }
 
-// read fetches the source and says so.
-func (c *servedClient) read(ctx context.Context, src advert) error {
-	rctx, cancel := c.within(ctx, "answer to the RDMA Read")
+func (c *servedClient) readPart(ctx context.Context, p []byte, stag iwarp.STag, to uint64) error {
+	ctx, cancel := c.within(ctx, "answer to the RDMA Read")
 	defer cancel()
-	if err := c.conn.Read(rctx, c.buf, src.at); err != nil {
-		return fmt.Errorf("RDMA Read of %d octets at STag %v, Tagged Offset %d: %w", len(c.buf), src.at.STag, src.at.TO, err)
+	if err := c.conn.Read(ctx, p, iwarp.RemoteBuffer{STag: stag, TO: to}); err != nil {
+		return fmt.Errorf("RDMA Read of %d octets at STag %v, Tagged Offset %d: %w", len(p), stag, to, err)
 	}
-	return c.send("go-ahead after the Read", advert{})
+	return nil
 }
 
 // write writes what was read into the sink, at most as much as that holds, and

@@ -1,9 +1,15 @@
 package cli
 
 import (
+	"bytes"
 	"context"
+	"errors"
 	"fmt"
+	"net"
+	"os"
 	"strings"
+	"sync"
+	"syscall"
 	"testing"
 
 	"github.com/go-iwarp/iwarp"
@@ -113,6 +119,98 @@ func TestBadClients(t *testing.T) {
 				t.Errorf("server: exit code %d", code)
 			}
 			mustContain(t, "server", s.out.String(), "served 2 clients (1 failed), 1 iteration")
+		})
+	}
+}
+
+// errorsFirst is a listener whose first Accepts fail.
+type errorsFirst struct {
+	net.Listener
+	errs []error
+}
+
+func (l *errorsFirst) Accept() (net.Conn, error) {
+	if len(l.errs) > 0 {
+		err := l.errs[0]
+		l.errs = l.errs[1:]
+		return nil, err
+	}
+	return l.Listener.Accept()
+}
+
+// A server that is out of descriptors for a while goes on afterwards.
+func TestAcceptErrors(t *testing.T) {
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	addr := ln.Addr().String()
+	none := &net.OpError{Op: "accept", Net: "tcp", Err: os.NewSyscallError("accept", syscall.EMFILE)}
+	out, errs := newLines(), newLines()
+	s := &pingServer{
+		out: newOutput(out, errs), cfg: &iwarp.Config{}, timeout: patience, maxSize: 1000, slots: make(chan struct{}, 1),
+	}
+	ctx, cancel := context.WithCancel(testContext(t))
+	context.AfterFunc(ctx, func() { _ = ln.Close() })
+	var wg sync.WaitGroup
+	ended := make(chan error)
+	go func() { ended <- s.accept(ctx, &errorsFirst{ln, []error{none, none, none}}, &wg) }()
+	if code, out, errs := client(ctx, addr, "--count", "1"); code != ExitOK {
+		t.Errorf("exit code %d:\n%s%s", code, out, errs)
+	}
+	cancel()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+	wg.Wait()
+	if n := strings.Count(errs.String(), "taking clients: accept"); n != 1 {
+		t.Errorf("it is said %d times, want once:\n%s", n, errs)
+	}
+	broken := errors.New("broken")
+	if err := s.accept(testContext(t), &errorsFirst{ln, []error{broken}}, &wg); !errors.Is(err, broken) {
+		t.Errorf("an error that does not pass: %v", err)
+	}
+}
+
+// What a client says that it has costs the server little until it comes.
+func TestMemoryOnTrust(t *testing.T) {
+	const size = 5*onTrust + 7
+	for _, test := range []struct {
+		name string
+		has  int
+		want int // octets that the server holds in the end, at most
+		ok   bool
+	}{{"all that it says", size, size, true}, {"nearly nothing", 64, onTrust, false}, {"half", size / 2, size / 2 * 2, false}} {
+		t.Run(test.name, func(t *testing.T) {
+			ctx := testContext(t)
+			held := make(chan int, 1)
+			addr := rpingServer(t, func(ctx context.Context, conn *iwarp.Conn) error {
+				c := &servedClient{steps: steps{conn: conn, timeout: patience}}
+				a, err := take(ctx, conn)
+				if err == nil {
+					err = c.read(ctx, a)
+					if test.ok && !bytes.Equal(c.buf, bytes.Repeat([]byte("0123456"), size)[:size]) {
+						t.Error("not what the client has")
+					}
+				}
+				if (err == nil) != test.ok {
+					t.Errorf("read: %v", err)
+				}
+				held <- cap(c.buf)
+				return nil
+			})
+			c := dial(t, addr)
+			src, err := c.RegisterMR(bytes.Repeat([]byte("0123456"), size)[:test.has], iwarp.RemoteRead)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer src.Close()
+			if err := c.Send(ctx, advert{at: src.Remote(0), size: size}.appendTo(nil)); err != nil {
+				t.Fatal(err)
+			}
+			if n := <-held; n > test.want {
+				t.Errorf("the server holds %d octets for %d that came, want at most %d", n, test.has, test.want)
+			}
 		})
 	}
 }

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"math"
 	"net"
@@ -166,6 +167,9 @@ type address string
 // UnmarshalText implements encoding.TextUnmarshaler.
 func (a *address) UnmarshalText(b []byte) error {
 	s := string(b)
+	if s == "" { // a variable of a script that is not set, as likely as not
+		return errors.New("the address is empty: HOST, HOST:PORT, or :PORT for every address of this host")
+	}
 	host, port, err := net.SplitHostPort(s)
 	if err != nil {
 		host, port = strings.Trim(s, "[]"), defaultPort

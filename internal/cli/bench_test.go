@@ -1,0 +1,166 @@
+package cli
+
+import (
+	"bytes"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// bench runs a bench with both ends in this process and gives its JSON objects.
+func bench(t *testing.T, args ...string) (code int, events []map[string]any, stderr string) {
+	t.Helper()
+	var stdout, errs bytes.Buffer
+	args = append([]string{"bench", "--one-process", "--json", "--samples", "2", "--duration", "2ms"}, args...)
+	code = Main(testContext(t), args, &stdout, &errs)
+	for line := range strings.Lines(stdout.String()) {
+		var e map[string]any
+		if err := json.Unmarshal([]byte(line), &e); err != nil {
+			t.Fatalf("%q: %v", line, err)
+		}
+		events = append(events, e)
+	}
+	return code, events, errs.String()
+}
+
+// Every operation can be measured, in every way.
+func TestBench(t *testing.T) {
+	for _, args := range [][]string{
+		{},
+		{"--op", "read"},
+		{"--op", "send", "--size", "1,64,100K"},
+		{"--op", "notify", "--size", "4K"},
+		{"--bidi", "--baseline"},
+		{"--op", "send", "--bidi", "--size", "64", "--depth", "100"},
+		{"--op", "read", "--bidi", "--conns", "3", "--baseline"},
+		{"--lat", "--baseline"},
+		{"--lat", "--op", "read"},
+		{"--lat", "--op", "notify", "--poll", "--baseline"},
+		{"--markers", "--segment", "1448", "--baseline"},
+		{"--crc", "off", "--size", "17M"},
+	} {
+		t.Run(strings.Join(args, " "), func(t *testing.T) {
+			code, events, stderr := bench(t, args...)
+			if code != ExitOK || len(events) < 2 {
+				t.Fatalf("exit code %d, %d events, stderr %s%v", code, len(events), stderr, events)
+			}
+			if m := events[0]; m["event"] != "machine" || m["crc_kernel"] == "" || m["peer"] == nil {
+				t.Errorf("machine: %v", m)
+			}
+			for _, r := range events[1:] {
+				checkResult(t, r, strings.Join(args, " "))
+			}
+		})
+	}
+}
+
+func checkResult(t *testing.T, r map[string]any, args string) {
+	t.Helper()
+	want := []string{"op", "octets", "depth", "conns", "mulpdu", "allocs_per_op", "rounds"}
+	if strings.Contains(args, "--lat") {
+		want = append(want, "min_ns", "median_ns", "p99_ns", "p999_ns", "max_ns", "histogram")
+	} else {
+		want = append(want, "gb_per_s", "messages_per_s", "syscalls_per_gb")
+	}
+	if strings.Contains(args, "--baseline") {
+		want = append(want, "ratio", "ratio_min", "ratio_max", "baseline")
+	}
+	for _, key := range want {
+		if _, ok := r[key]; !ok {
+			t.Errorf("no %q in %v", key, r)
+		}
+	}
+	if n := r["samples"]; n != 2.0 {
+		t.Errorf("%v samples", n)
+	}
+	if seg := r["mulpdu"].(float64); strings.Contains(args, "--segment 1448") && seg > 1448 {
+		t.Errorf("MULPDU is %v", seg)
+	}
+}
+
+func TestBenchHTML(t *testing.T) {
+	for _, args := range [][]string{{"--size", "64,4K", "--baseline"}, {"--lat"}} {
+		name := filepath.Join(t.TempDir(), "bench.html")
+		if code, _, stderr := bench(t, append(args, "--html", name)...); code != ExitOK {
+			t.Fatal(code, stderr)
+		}
+		page, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		mustContain(t, "page", string(page), "<svg", "</html>", "CRC32c")
+		if strings.Contains(string(page), "http") || strings.Contains(string(page), "NaN") {
+			t.Error("the page needs something else, or has no numbers")
+		}
+	}
+}
+
+// Plain text has a table with a header.
+func TestBenchText(t *testing.T) {
+	var stdout, stderr bytes.Buffer
+	code := Main(testContext(t), []string{"bench", "--one-process", "--samples", "3", "--duration", "1ms", "--size", "1K,2K", "--baseline"}, &stdout, &stderr)
+	if code != ExitOK {
+		t.Fatal(code, stderr.String())
+	}
+	mustContain(t, "stdout", stdout.String(), "GB/s", "messages/s", "ratio", "1KiB", "2KiB")
+}
+
+func TestBenchUsage(t *testing.T) {
+	for args, want := range map[string]string{
+		"--op swim":                      "write, read, send or notify",
+		"--lat --op write":               "use notify",
+		"--lat --bidi":                   "--lat",
+		"--sweep --size 1K":              "--sweep",
+		"--depth 0":                      "--depth 0",
+		"--conns 0":                      "--conns 0",
+		"--samples 0":                    "--samples 0",
+		"--duration 1us":                 "--duration",
+		"--size 1G":                      "--size",
+		"--segment 64":                   "--segment",
+		"--segment 1448 --fpdu-max 1448": "--segment 1448",
+		"--serve :0 --lat":               "--serve",
+		"--serve :0 127.0.0.1":           "does not dial",
+		"127.0.0.1:1 --same-cpu":         "--same-cpu",
+		"--private 00":                   "--private",
+		"--record x":                     "--record",
+	} {
+		var stdout, stderr bytes.Buffer
+		code := Main(testContext(t), append([]string{"bench"}, strings.Fields(args)...), &stdout, &stderr)
+		if code != ExitUsage {
+			t.Errorf("%s: exit code %d", args, code)
+		}
+		mustContain(t, args, stderr.String(), want)
+	}
+}
+
+// A server that is not there, or is something else, is named.
+func TestBenchNoServer(t *testing.T) {
+	var stdout, stderr bytes.Buffer
+	code := Main(testContext(t), []string{"bench", "127.0.0.1:1", "--timeout", "2s"}, &stdout, &stderr)
+	if code != ExitFailed {
+		t.Errorf("exit code %d", code)
+	}
+	mustContain(t, "stderr", stderr.String(), "127.0.0.1:1")
+}
+
+func TestHistogramAndQuantiles(t *testing.T) {
+	r := &benchResult{times: []int64{1, 1, 2, 100, 1000, 1 << 40}}
+	total := 0
+	for _, b := range r.histogram() {
+		total += b.Count
+	}
+	if total != len(r.times) {
+		t.Errorf("the histogram has %d of %d times", total, len(r.times))
+	}
+	if q := quantile(r.times, 0.5); q != 100 {
+		t.Errorf("median %d", q)
+	}
+	if m := median([]float64{1, 2, 4, 3}); m != 2.5 {
+		t.Errorf("median %v", m)
+	}
+	if quantile(nil, 0.5) != 0 || median(nil) != 0 {
+		t.Error("nothing has a median")
+	}
+}

@@ -319,6 +319,8 @@ func TestConfigErrors(t *testing.T) {
 		{iwarp.DeviceConfig{MaxPD: -1}, []string{"DeviceConfig.MaxPD", "-1"}},
 		{iwarp.DeviceConfig{MaxMR: 1 << 24}, []string{"DeviceConfig.MaxMR", "16777216", "16777215"}},
 		{iwarp.DeviceConfig{MaxRead: 16383}, []string{"DeviceConfig.MaxRead", "16383", "16382"}},
+		{iwarp.DeviceConfig{MaxEntries: -1}, []string{"DeviceConfig.MaxEntries", "-1"}},
+		{iwarp.DeviceConfig{MaxOctets: -1}, []string{"DeviceConfig.MaxOctets", "-1"}},
 		{iwarp.DeviceConfig{CRCSuppression: &iwarp.CRCSuppression{}}, []string{"CRCSuppression.Protection", "RFC 5044 section 4.4"}},
 	} {
 		_, err := iwarp.NewDevice(&c.cfg)

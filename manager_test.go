@@ -2,8 +2,10 @@ package iwarp_test
 
 import (
 	"errors"
+	"net"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/go-iwarp/iwarp"
 )
@@ -156,6 +158,28 @@ func TestAuthorize(t *testing.T) {
 	mr.Close()
 }
 
+// What is closed hands out nothing more.
+func TestClosedHolders(t *testing.T) {
+	d := newDevice(t, nil)
+	tenant := must(d.NewTenant(iwarp.TenantConfig{Name: "t"}))(t)
+	pd := must(tenant.AllocPD())(t)
+	check(t, "PD.Close", pd.Close())
+	check(t, "Tenant.Close", tenant.Close())
+	_, mr := pd.RegisterMR(nil, 0, nil)
+	_, qp := pd.NewQP(nil)
+	_, srq := pd.NewSRQ(nil)
+	_, alloc := tenant.AllocPD()
+	_, cq := tenant.NewCQ(1)
+	for name, err := range map[string]error{"RegisterMR": mr, "NewQP": qp, "NewSRQ": srq, "AllocPD": alloc, "NewCQ": cq} {
+		if !errors.Is(err, net.ErrClosed) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if use := d.Use(); use.Quota != (iwarp.Quota{}) {
+		t.Errorf("left over: %+v", use)
+	}
+}
+
 // Queues are not shared between those who do not trust each other.
 // Shows: SEC-7.1-01, RDMAP-8.1.1-09
 func TestForeignQueues(t *testing.T) {
@@ -175,15 +199,14 @@ func TestForeignQueues(t *testing.T) {
 // One address cannot take all places for startups.
 // Shows: SEC-6.4.1-01
 func TestMaxPendingPerPeer(t *testing.T) {
-	ln := must(iwarp.Listen("tcp", "127.0.0.1:0", &iwarp.Config{MaxPending: 100, MaxPendingPerPeer: 2}))(t)
+	ln := must(iwarp.Listen("tcp", "127.0.0.1:0", &iwarp.Config{MaxPending: 100, MaxPendingPerPeer: 2, StartupTimeout: time.Minute}))(t)
 	defer ln.Close()
 	silent := make([]interface{ Close() error }, 0, 2)
 	for range 2 {
 		a := must(dialTCP(ln.Addr()))(t)
 		silent = append(silent, a)
 	}
-	// The third is closed at once; which of them is third is the kernel's choice, so
-	// more come until one sees the end.
+	// The third is closed at once, long before StartupTimeout.
 	third := must(dialTCP(ln.Addr()))(t)
 	check(t, "SetDeadline", third.SetDeadline(deadline()))
 	if n, err := third.Read(make([]byte, 1)); n != 0 || isTimeout(err) {

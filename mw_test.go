@@ -2,7 +2,10 @@ package iwarp_test
 
 import (
 	"errors"
+	"fmt"
+	"runtime"
 	"testing"
+	"weak"
 
 	"github.com/go-iwarp/iwarp"
 	"github.com/go-iwarp/iwarp/protocol"
@@ -62,6 +65,7 @@ func TestWindow(t *testing.T) {
 }
 
 // Each way past a window's edge is refused.
+// Shows: RDMAP-8.1.1-03, SEC-6.2.1-01
 func TestWindowBounds(t *testing.T) {
 	for _, tt := range []struct {
 		name string
@@ -135,6 +139,7 @@ func TestWindowEnds(t *testing.T) {
 
 // A bind that cannot be is refused when it is posted, or completes in error; the
 // connection goes on.
+// Shows: RDMAP-8.1.1-01, RDMAP-8.1.1-03, SEC-6.2.1-01
 func TestWindowMisuse(t *testing.T) {
 	client, qp, mr, _ := windowPair(t)
 	mw := must(qp.AllocMW())(t)
@@ -185,4 +190,86 @@ func TestWindowThenSend(t *testing.T) {
 	if string(g.mem[:4]) != "good" {
 		t.Errorf("the region has %q", g.mem[:4])
 	}
+}
+
+// heldQP gives a server's QP whose send queue stands still: the client has not
+// sent its first message, and until then the server may not (RFC 5044 section
+// 7.1.2). That message is what open sends.
+func heldQP(t *testing.T, depth int) (qp *iwarp.QP, open func()) {
+	t.Helper()
+	qp = newQP(t, newDevice(t, nil), &iwarp.QPConfig{SendDepth: depth})
+	check(t, "PostRecv", qp.PostRecv(iwarp.RecvWR{}))
+	client, _ := tcpPair(t, &iwarp.Config{RTR: iwarp.RTRNone}, &iwarp.Config{QP: qp})
+	return qp, func() { check(t, "Send", client.Send(testContext(t), nil)) }
+}
+
+// A bind that cannot be posted leaves its window as it was.
+func TestBindRefused(t *testing.T) {
+	qp, open := heldQP(t, 1)
+	mr := must(qp.PD().RegisterMR(make([]byte, 64), 0, nil))(t)
+	mw := must(qp.AllocMW())(t)
+	bind := iwarp.SendWR{Op: iwarp.OpBind, Bind: &iwarp.Bind{MW: mw, MR: mr, Length: 64, Access: iwarp.RemoteWrite}}
+	check(t, "PostSend", qp.PostSend(bind))
+	was := mw.STag()
+	if err := qp.PostSend(bind); !errors.Is(err, iwarp.ErrSendQueueFull) {
+		t.Fatalf("a second bind with a depth of 1: %v", err)
+	}
+	if mw.STag() != was {
+		t.Errorf("STag %v, and %v after a bind that was refused", was, mw.STag())
+	}
+	open()
+	if c := collect(t, qp.SendCQ(), 1)[0]; c.Err != nil || !mw.Valid() || mw.STag() != was {
+		t.Errorf("bind: %v, STag %v, valid: %v", c.Err, mw.STag(), mw.Valid())
+	}
+	mr.Close()
+	if mw.Valid() {
+		t.Error("a window is valid when its region is closed")
+	}
+	mw.Close()
+}
+
+// The struct of a bind is the program's again when it is posted.
+func TestBindIsCopied(t *testing.T) {
+	qp, open := heldQP(t, 2)
+	mr := must(qp.PD().RegisterMR(make([]byte, 64), 0, nil))(t)
+	defer mr.Close()
+	one, two := must(qp.AllocMW())(t), must(qp.AllocMW())(t)
+	defer one.Close()
+	defer two.Close()
+	bind := &iwarp.Bind{MW: one, MR: mr, Length: 64, Access: iwarp.RemoteWrite}
+	check(t, "PostSend", qp.PostSend(iwarp.SendWR{Op: iwarp.OpBind, Bind: bind}))
+	bind.MW = two
+	check(t, "PostSend", qp.PostSend(iwarp.SendWR{Op: iwarp.OpBind, Bind: bind}))
+	*bind = iwarp.Bind{}
+	open()
+	for i, c := range collect(t, qp.SendCQ(), 2) {
+		check(t, fmt.Sprintf("bind %d", i+1), c.Err)
+	}
+	if !one.Valid() || !two.Valid() {
+		t.Errorf("the windows are valid: %v and %v", one.Valid(), two.Valid())
+	}
+}
+
+// A region keeps nothing of windows that once were bound to it.
+func TestWindowForgotten(t *testing.T) {
+	qp, open := heldQP(t, 2)
+	first := must(qp.PD().RegisterMR(make([]byte, 64), 0, nil))(t)
+	second := must(qp.PD().RegisterMR(make([]byte, 64), 0, nil))(t)
+	mw := must(qp.AllocMW())(t)
+	for _, mr := range []*iwarp.MR{first, second} {
+		check(t, "PostSend", qp.PostSend(iwarp.SendWR{Op: iwarp.OpBind, Bind: &iwarp.Bind{MW: mw, MR: mr, Length: 64}}))
+	}
+	open()
+	collect(t, qp.SendCQ(), 2)
+	mw.Close()
+	gone := weak.Make(mw)
+	mw = nil
+	for range 3 {
+		runtime.GC()
+	}
+	if gone.Value() != nil {
+		t.Error("a closed window is still referred to")
+	}
+	first.Close()
+	second.Close()
 }

@@ -46,6 +46,23 @@ func TestPolling(t *testing.T) {
 	}
 }
 
+// More simple calls at once than the send queue holds: each has its turn.
+func TestManySimpleCalls(t *testing.T) {
+	for _, polling := range []bool{false, true} {
+		a, b := tcpPair(t, &iwarp.Config{SendDepth: 2, Polling: polling}, nil)
+		mr := must(b.RegisterMR(make([]byte, 1<<20), iwarp.RemoteRead))(t)
+		ctx := testContext(t)
+		errs := make(chan error)
+		for range 20 {
+			go func() { errs <- a.Read(ctx, make([]byte, 1<<18), mr.Remote(0)) }()
+		}
+		for range 20 {
+			check(t, "Read", <-errs)
+		}
+		mr.Close()
+	}
+}
+
 func TestPollingVerbs(t *testing.T) {
 	d := newDevice(t, nil)
 	qa, qb := newQP(t, d, nil), newQP(t, d, nil)

@@ -181,3 +181,23 @@ func TestSRQMisuse(t *testing.T) {
 		t.Errorf("left over: %+v", use)
 	}
 }
+
+// A QP that is closed holds nothing, also if its program never polls what it had.
+func TestSRQSharesOfClosedQP(t *testing.T) {
+	srq, cq, clients, qps := srqServer(t, 1, nil)
+	postSRQ(t, srq, 1, 32)
+	srq.Arm(1)
+	check(t, "Send", clients[0].Send(testContext(t), nil))
+	select {
+	case <-srq.Events():
+	case <-testContext(t).Done():
+		t.Fatal("the message has not come")
+	}
+	check(t, "QP.Close", qps[0].Close())
+	if n := len(srq.Shares()); n != 0 {
+		t.Errorf("shares of %d QPs, none is open", n)
+	}
+	if c := collect(t, cq, 1)[0]; c.QP != qps[0] || len(srq.Shares()) != 0 {
+		t.Errorf("completion of QP %p, want %p; then shares of %d QPs", c.QP, qps[0], len(srq.Shares()))
+	}
+}

@@ -346,6 +346,25 @@ func TestEnhancedErrors(t *testing.T) {
 	}
 }
 
+// A peer that does not fit and then is silent holds nobody up beyond the context,
+// although it is owed a Terminate.
+func TestEnhancedErrorSilentPeer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		x, y := pipe(nil)
+		p := iwarptest.NewPeer(t, y)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		got := make(chan error, 1)
+		start := time.Now()
+		go func() { _, err := iwarp.Client(ctx, x, &iwarp.Config{CloseTimeout: time.Minute}); got <- err }()
+		p.Respond("startup", iwarptest.Reply(iwarptest.FlagC|iwarptest.FlagS, 2, iwarptest.Enhanced(0x8000|32, 4, nil)))
+		wantCode(t, <-got, protocol.MPANoMatchingRTR, false)
+		if took := time.Since(start); took != time.Second {
+			t.Errorf("it took %v, want the context's second", took)
+		}
+	})
+}
+
 // R03: what a peer insists on is a matter of the connection.
 func TestRequired(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -2,11 +2,15 @@ package iwarp_test
 
 import (
 	"bytes"
+	"context"
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"io"
+	"net"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/go-iwarp/iwarp"
 	"github.com/go-iwarp/iwarp/iwarptest"
@@ -182,6 +186,38 @@ func TestSendQueueFull(t *testing.T) {
 	})
 }
 
+// A simple call waits for room in a full send queue, as long as its context lasts.
+func TestSendQueueFullSimple(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, p := serverOfPeer(t, &iwarp.Config{SendDepth: 1}) // which sends nothing before its peer does
+		first := iwarp.SendWR{Op: iwarp.OpSend, SG: [][]byte{[]byte("first")}, Unsignaled: true}
+		check(t, "PostSend", c.QP().PostSend(first))
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if err := c.Send(ctx, []byte("never")); !errors.Is(err, context.DeadlineExceeded) || c.Err() != nil {
+			t.Fatalf("Send without room: %v; the connection: %v", err, c.Err())
+		}
+		sent := make(chan error)
+		go func() { sent <- c.Send(testContext(t), []byte("second")) }()
+		synctest.Wait()
+		p.Send(iwarptest.Send(1, nil))
+		p.WantFrame("its turn", iwarptest.Send(1, []byte("first")))
+		p.WantFrame("there is room now", iwarptest.Send(2, []byte("second")))
+		check(t, "Send", <-sent)
+	})
+	synctest.Test(t, func(t *testing.T) {
+		c, _ := serverOfPeer(t, &iwarp.Config{SendDepth: 1})
+		check(t, "PostSend", c.QP().PostSend(iwarp.SendWR{Op: iwarp.OpSend, Unsignaled: true}))
+		sent := make(chan error)
+		go func() { sent <- c.Send(testContext(t), nil) }()
+		synctest.Wait()
+		c.Abort()
+		if err := <-sent; !errors.Is(err, net.ErrClosed) {
+			t.Errorf("Send that waits for room, after Abort: %v", err)
+		}
+	})
+}
+
 // R39: a fence holds until all earlier Reads are done.
 // Shows: RDMAP-5.5-07
 func TestFence(t *testing.T) {
@@ -283,6 +319,17 @@ func TestDeviceLimits(t *testing.T) {
 	}
 }
 
+// The defaults fit a device with small limits.
+func TestSmallDevice(t *testing.T) {
+	d := newDevice(t, &iwarp.DeviceConfig{MaxPD: 2, MaxQP: 2, MaxCQ: 4, MaxMR: 1, MaxCQE: 1, MaxWR: 1, MaxSGE: 1, MaxRead: 1})
+	a, b := tcpPair(t, &iwarp.Config{Device: d}, &iwarp.Config{Device: d})
+	ctx := testContext(t)
+	for range 3 {
+		check(t, "Send", a.Send(ctx, []byte("small")))
+		wantRecv(t, b, "small")
+	}
+}
+
 // R31, R48: gather lists as long as the device allows, whose pieces start and end
 // anywhere.
 func TestLongGatherList(t *testing.T) {
@@ -324,15 +371,20 @@ func TestLongGatherList(t *testing.T) {
 	}
 }
 
-// A QP serves one connection.
+// A QP serves one connection. One that cannot says so before the peer hears of it.
 func TestQPInUse(t *testing.T) {
 	a, _ := qpPair(t, nil, nil)
-	x, y := pipe(nil)
-	go func() { _, _ = iwarp.Server(t.Context(), y, nil) }()
-	if _, err := iwarp.Client(testContext(t), x, &iwarp.Config{QP: a}); !errors.Is(err, iwarp.ErrInUse) {
-		t.Errorf("a QP with a connection: %v", err)
+	closed := newQP(t, newDevice(t, nil), nil)
+	check(t, "QP.Close", closed.Close())
+	for qp, want := range map[*iwarp.QP]error{a: iwarp.ErrInUse, closed: net.ErrClosed} {
+		x, y := pipe(nil)
+		if _, err := iwarp.Client(testContext(t), x, &iwarp.Config{QP: qp}); !errors.Is(err, want) {
+			t.Errorf("error %v, want %v", err, want)
+		}
+		if n, err := y.Read(make([]byte, 1)); n > 0 || err != io.EOF {
+			t.Errorf("%v: the peer has %d octets, %v; want none", want, n, err)
+		}
 	}
-	_ = x.Close()
 	if got := a.Conn().QP(); got != a || a.Conn().PD() != a.PD() || a.PD().Device() == nil {
 		t.Error("Conn, QP and PD do not know each other")
 	}

@@ -40,7 +40,7 @@ func main() {
 	flag.Uint64Var(&o.seed, "seed", 0, "of the picking; 0: a new one")
 	pattern := flag.String("run", "", "only the mutants whose name or ids match the `pattern`")
 	flag.IntVar(&o.parallel, "p", 2, "mutants at a time")
-	flag.DurationVar(&o.timeout, "timeout", 2*time.Minute, "for the tests of one package; a mutant that hangs them is noticed")
+	flag.DurationVar(&o.timeout, "timeout", time.Minute, "for the tests of one package; a mutant that hangs them is noticed")
 	list := flag.Bool("list", false, "list the mutants and do not run them")
 	flag.BoolVar(&o.all, "all", false, "run every claim, and list those that do not notice")
 	flag.StringVar(&o.report, "report", "", "write a table to the `file`")
@@ -90,7 +90,7 @@ type options struct {
 }
 
 // load gives the chosen mutants, with their tests, and makes sure that each
-// applies.
+// that could be chosen applies.
 func load(o *options) ([]*mutant, error) {
 	var err error
 	if o.root, err = filepath.Abs(o.root); err != nil {
@@ -104,15 +104,14 @@ func load(o *options) ([]*mutant, error) {
 	if err != nil {
 		return nil, err
 	}
-	all := table()
-	if err := prepare(o.root, all, rules, found); err != nil {
-		return nil, err
-	}
 	var picked []*mutant
-	for _, m := range all {
+	for _, m := range table() {
 		if o.pattern.MatchString(m.name) || o.pattern.MatchString(m.ids) {
 			picked = append(picked, m)
 		}
+	}
+	if err := prepare(o.root, picked, rules, found); err != nil {
+		return nil, err
 	}
 	if o.n > 0 && o.n < len(picked) {
 		if o.seed == 0 {

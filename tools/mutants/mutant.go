@@ -232,7 +232,7 @@ func baseline(ctx context.Context, o *options, mutants []*mutant) error {
 			switch results[name] {
 			case "pass", "skip":
 			default:
-				return fmt.Errorf("%s.%s does not pass without a mutant: %q", pkg, name, results[name])
+				return fmt.Errorf("%s does not pass without a mutant: %q", claims.Claim{Pkg: pkg, Test: name}.Name(), results[name])
 			}
 		}
 	}
@@ -243,7 +243,7 @@ func baseline(ctx context.Context, o *options, mutants []*mutant) error {
 // A run that ends before a test's turn, with a panic, leaves that one out. The
 // error is for what does not build or run at all.
 func test(ctx context.Context, o *options, pkg string, names []string, flags ...string) (map[string]string, error) {
-	ctx, cancel := context.WithTimeout(ctx, o.timeout+2*time.Minute) // to build
+	ctx, cancel := context.WithTimeout(ctx, o.timeout+5*time.Minute) // to build, on a busy machine
 	defer cancel()
 	args := slices.Concat([]string{"test", "-json", "-vet=off", "-count=1", "-timeout=" + o.timeout.String()}, flags,
 		[]string{"-run", "^(" + strings.Join(names, "|") + ")$", "./" + pkg})
@@ -258,6 +258,7 @@ func test(ctx context.Context, o *options, pkg string, names []string, flags ...
 		return nil, ctx.Err()
 	}
 	results := make(map[string]string)
+	var started []string
 	var text strings.Builder
 	lines := bufio.NewScanner(bytes.NewReader(out))
 	lines.Buffer(nil, 1<<26)
@@ -271,16 +272,21 @@ func test(ctx context.Context, o *options, pkg string, names []string, flags ...
 			if event.Test != "" && !strings.Contains(event.Test, "/") {
 				results[event.Test] = event.Action
 			}
+		case "run":
+			if !strings.Contains(event.Test, "/") {
+				started = append(started, event.Test)
+			}
 		case "output", "build-output":
 			text.WriteString(event.Output)
 		}
 	}
 	if err != nil && !slices.Contains(slices.Collect(maps.Values(results)), "fail") {
-		if strings.Contains(text.String(), "[build failed]") || len(results) == 0 {
+		if strings.Contains(text.String(), "[build failed]") || len(started) == 0 {
 			return nil, fmt.Errorf("%s: does not build or run:\n%s%s", pkg, text.String(), stderr.String())
 		}
-		// All tests passed and the package failed: TestMain has found a leak.
-		results[names[0]] = "fail"
+		// A panic outside the test's goroutine has no event of its own, nor has a
+		// leak that TestMain finds: the last one started is as good as any.
+		results[started[len(started)-1]] = "fail"
 	}
 	return results, lines.Err()
 }

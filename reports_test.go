@@ -1,0 +1,185 @@
+package iwarp_test
+
+import (
+	"bytes"
+	"net"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+
+	"github.com/go-iwarp/iwarp"
+	"github.com/go-iwarp/iwarp/iwarptest"
+)
+
+// Tests of what people have met with other implementations: docs/reports.md.
+
+// R01: a responder that resets a Request of revision 2 which does not ask for
+// peer-to-peer. The default asks; a program that wants client-server gets
+// revision 1 at the second try.
+func TestPeerToPeerOnly(t *testing.T) {
+	for _, rtr := range []iwarp.RTR{0, iwarp.RTRNone} {
+		ln := must(net.Listen("tcp", "127.0.0.1:0"))(t)
+		defer ln.Close()
+		var wg sync.WaitGroup
+		tries := 0
+		wg.Go(func() {
+			for {
+				nc, err := ln.Accept()
+				if err != nil {
+					return
+				}
+				tries++
+				p := iwarptest.NewPeer(t, nc)
+				req := p.WantStartup("a Request", "MPA ID Req Frame")
+				switch {
+				case req[17] == 1:
+					p.SendRaw(iwarptest.Reply(iwarptest.FlagC, 1, nil))
+				case req[20]&0x80 == 0: // A
+					_ = nc.(*net.TCPConn).SetLinger(0)
+					_ = nc.Close()
+					continue
+				default:
+					p.SendRaw(iwarptest.Reply(iwarptest.FlagC|iwarptest.FlagS, 2, iwarptest.Enhanced(0x8000|32, 0x8000|32, nil)))
+				}
+				_, _ = nc.Read(make([]byte, 1000))
+				_ = nc.Close()
+			}
+		})
+		c, err := iwarp.Dial(testContext(t), "tcp", ln.Addr().String(), &iwarp.Config{RTR: rtr})
+		check(t, "Dial", err)
+		st := c.ConnectionState()
+		c.Abort()
+		_ = ln.Close()
+		wg.Wait()
+		if rtr == 0 && (st.Revision != 2 || !st.PeerToPeer || tries != 1) || rtr == iwarp.RTRNone && (st.Revision != 1 || tries != 2) {
+			t.Errorf("RTR %v: %+v at try %d", rtr, st, tries)
+		}
+	}
+}
+
+// R24: a program that changes a buffer between post and completion. Inline the
+// octets are those at the time of the post; otherwise they are anyone's, but never
+// such that the CRC over them is wrong: the peer reads strictly.
+func TestBufferChangedAfterPost(t *testing.T) {
+	for _, inline := range []bool{true, false} {
+		synctest.Test(t, func(t *testing.T) {
+			v, p := serverOfPeer(t, nil) // held until the peer's first message
+			mem := []byte("as posted")
+			check(t, "PostSend", v.QP().PostSend(iwarp.SendWR{Op: iwarp.OpSend, SG: [][]byte{mem}, Inline: inline}))
+			copy(mem, "changed!!")
+			p.Send(iwarptest.Send(1, nil))
+			got := p.Frame("a Send with a good CRC")[18:]
+			if inline && string(got) != "as posted" || !inline && string(got) != "changed!!" {
+				t.Errorf("inline %t: %q", inline, got)
+			}
+		})
+	}
+}
+
+// R27: no FPDU is larger than what the path, or the program, allows, and all but
+// the last are as large as that.
+// Shows: MPA-3-03, MPA-4.5-04
+func TestFPDUsOfALargeWrite(t *testing.T) {
+	for _, limit := range []int{0, 536, 1460, 8960} {
+		v, p := clientOfPeer(t, &iwarp.Config{FPDUMax: limit})
+		const size = 1 << 20
+		check(t, "PostSend", v.QP().PostSend(iwarp.SendWR{Op: iwarp.OpWrite, SG: [][]byte{pattern(size)}}))
+		if limit == 0 {
+			limit = 1460 // no TCP below that could say
+		}
+		var got []byte
+		for len(got) < size {
+			seg := p.Frame("a segment of the Write")
+			got = append(got, seg[14:]...)
+			n := 2 + len(seg) + 4 // a multiple of four already
+			if n > limit || len(got) < size && n+4 <= limit {
+				t.Fatalf("limit %d: an FPDU of %d octets", limit, n)
+			}
+		}
+		if !bytes.Equal(got, pattern(size)) {
+			t.Error("other octets")
+		}
+		v.Abort()
+	}
+}
+
+// R51: Writes of two connections to the same octets may mix, and that is all:
+// each octet is of one of them. Two Writes of one connection do not: the later
+// one stands.
+func TestOverlappingWrites(t *testing.T) {
+	d := newDevice(t, nil)
+	pd := must(d.AllocPD())(t)
+	g := newGuarded(10_000)
+	mr := must(pd.RegisterMR(g.mem, iwarp.RemoteWrite|iwarp.RemoteRead, nil))(t)
+	defer mr.Close()
+	var wg sync.WaitGroup
+	for i := range byte(2) {
+		a, _ := tcpPair(t, nil, &iwarp.Config{PD: pd})
+		wg.Go(func() {
+			for range 50 {
+				for _, c := range []byte{i + 1, i + 11} {
+					if err := a.Write(testContext(t), bytes.Repeat([]byte{c}, len(g.mem)), mr.Remote(0)); err != nil {
+						t.Error(err)
+					}
+				}
+			}
+			if err := a.Read(testContext(t), make([]byte, 1), mr.Remote(0)); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+	g.check(t)
+	if i := slices.IndexFunc(g.mem, func(c byte) bool { return c != 11 && c != 12 }); i >= 0 {
+		t.Errorf("octet %d is %d: of no last Write", i, g.mem[i])
+	}
+}
+
+// docs/reports.md has a line for each entry, and names tests that exist.
+func TestReportsNameTests(t *testing.T) {
+	doc, err := os.ReadFile("docs/reports.md")
+	if os.IsNotExist(err) {
+		t.Skip("the module without its documents")
+	}
+	check(t, "docs/reports.md", err)
+	known := map[string]bool{}
+	decl := regexp.MustCompile(`(?m)^func ((?:Test|Fuzz|Example)\w*)\(`)
+	for _, dir := range []string{".", "mpa", "ddp", "rdmap", "capture", "iwarptest", "protocol", "internal/cli", "internal/vectors"} {
+		files, err := os.ReadDir(dir)
+		check(t, dir, err)
+		for _, f := range files {
+			if !strings.HasSuffix(f.Name(), "_test.go") {
+				continue
+			}
+			src, err := os.ReadFile(dir + "/" + f.Name())
+			check(t, f.Name(), err)
+			for _, m := range decl.FindAllSubmatch(src, -1) {
+				name := string(m[1])
+				if dir != "." {
+					name = dir + "." + name
+				}
+				known[name] = true
+			}
+		}
+	}
+	entries := 0
+	for line := range strings.Lines(string(doc)) {
+		if !strings.HasPrefix(line, "| R") {
+			continue
+		}
+		entries++
+		names := regexp.MustCompile("`([^`]*)`").FindAllStringSubmatch(line[strings.LastIndex(strings.TrimRight(line, " |\n"), "|"):], -1)
+		for _, n := range names {
+			if strings.Contains(n[1], "Test") && !known[n[1]] || strings.Contains(n[1], "Fuzz") && !known[n[1]] {
+				t.Errorf("no test %s: %s", n[1], line)
+			}
+		}
+	}
+	if entries != 65 {
+		t.Errorf("%d entries, want 65", entries)
+	}
+}

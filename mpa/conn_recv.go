@@ -69,7 +69,7 @@ func (c *Conn) TryReceive(fn func(order uint64, segment []byte) error) (bool, er
 	r.poll = true
 	err := c.Receive(fn)
 	r.poll = false
-	if err == errNothing {
+	if err == errNothing { //nolint:errorlint // never wrapped, and compared at every poll
 		return false, nil
 	}
 	return true, err
@@ -126,7 +126,7 @@ func (c *Conn) fill() error {
 	if n > 0 {
 		return nil // an error comes again with the next read
 	}
-	if err == errNothing {
+	if err == errNothing { //nolint:errorlint // never wrapped, and compared at every poll
 		return err
 	}
 	if err == nil || errors.Is(err, io.EOF) {
@@ -146,7 +146,7 @@ func (c *Conn) discard() error {
 	switch {
 	case n > 0:
 		return nil
-	case err == errNothing:
+	case err == errNothing: //nolint:errorlint // never wrapped, and compared at every poll
 		return err
 	case err == nil || errors.Is(err, io.EOF):
 		return io.EOF

@@ -122,7 +122,7 @@ func compile(ctx context.Context, out, source string, options ...string) error {
 	args := append([]string{"-O2", "-o", out, filepath.Join("tools", "perfcheck", "peers", source)}, options...)
 	if b, err := exec.CommandContext(ctx, "cc", args...).CombinedOutput(); err != nil {
 		first, _, _ := strings.Cut(string(b), "\n")
-		return fmt.Errorf("%s does not build: %v: %s", source, err, first)
+		return fmt.Errorf("%s does not build: %w: %s", source, err, first)
 	}
 	return nil
 }

@@ -158,7 +158,8 @@ func (c *Conn) PD() *PD { return c.qp.pd }
 
 // RegisterMR makes a region that the peer of this connection, and nobody else,
 // reaches, and that it may invalidate. Close it when it is not needed any more,
-// at the latest when the connection has ended.
+// at the latest when the connection has ended. After that it may fail, with
+// [net.ErrClosed].
 func (c *Conn) RegisterMR(buf []byte, access Access) (*MR, error) {
 	return c.qp.pd.RegisterMR(buf, access, &MROptions{QP: c.qp})
 }

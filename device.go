@@ -143,6 +143,14 @@ func NewDevice(cfg *DeviceConfig) (*Device, error) {
 		}
 		*f.to = v
 	}
+	for _, f := range [...]struct {
+		name  string
+		value int64
+	}{{"MaxEntries", c.MaxEntries}, {"MaxOctets", c.MaxOctets}} {
+		if f.value < 0 {
+			return nil, fmt.Errorf("iwarp: DeviceConfig.%s is %d: 0 for no bound, or more", f.name, f.value)
+		}
+	}
 	// Each outstanding Read takes an STag for its sink, beside the regions.
 	d := &Device{limits: l, policy: c.CRCSuppression, authorize: c.Authorize, logger: c.Logger, table: ddp.NewTable(0)}
 	d.manager.device = account{holder: "device", max: amounts{
@@ -195,12 +203,13 @@ func (d *Device) allocPD(t *Tenant) (*PD, error) {
 func (p *PD) Device() *Device { return p.dev }
 
 // Close gives the domain back. It fails with [ErrInUse] while it has queue pairs
-// or regions.
+// or regions. Nothing can be made in it afterwards: the error is [net.ErrClosed].
 func (p *PD) Close() error {
 	if n := p.used.Load(); n > 0 {
 		return fmt.Errorf("%w: the protection domain has %d QPs and regions", ErrInUse, n)
 	}
 	if p.done.CompareAndSwap(false, true) {
+		p.dev.manager.end(&p.acct)
 		p.dev.manager.give(resPD, 1, &p.tenant.acct, nil)
 	}
 	return nil

@@ -192,7 +192,8 @@ func (l *Listener) AcceptRequest(ctx context.Context) (*ConnRequest, error) {
 
 // Accept waits for a peer and accepts it with the listener's Config. A peer that
 // goes away between its Request and the Reply is passed over; one that the device
-// has no resources for is rejected, and the error is [ErrLimit].
+// has no resources for is rejected, and the error is [ErrLimit]: a server goes on
+// accepting after that.
 func (l *Listener) Accept(ctx context.Context) (*Conn, error) {
 	for {
 		r, err := l.AcceptRequest(ctx)

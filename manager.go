@@ -2,6 +2,7 @@ package iwarp
 
 import (
 	"fmt"
+	"net"
 	"slices"
 	"sync"
 )
@@ -72,9 +73,13 @@ type account struct {
 	used    amounts
 	max     amounts // 0: none
 	reserve amounts
+	closed  bool
 }
 
 func (a *account) check(r resource, n int64) error {
+	if a.closed {
+		return fmt.Errorf("iwarp: %s: %w", a.holder, net.ErrClosed)
+	}
 	if limit := a.max[r]; limit > 0 && n > limit-a.used[r] {
 		return &LimitError{Resource: resourceNames[r], Holder: a.holder, Limit: limit, Used: a.used[r], Asked: n}
 	}
@@ -113,6 +118,13 @@ func (m *manager) take(r resource, n int64, tenant, pd *account) error {
 	}
 	m.add(r, n, tenant, pd)
 	return nil
+}
+
+// end refuses everything that is asked for on an account from now on.
+func (m *manager) end(a *account) {
+	m.mu.Lock()
+	a.closed = true
+	m.mu.Unlock()
 }
 
 func (m *manager) give(r resource, n int64, tenant, pd *account) {
@@ -186,7 +198,7 @@ func (d *Device) NewTenant(cfg TenantConfig) (*Tenant, error) {
 }
 
 // Close gives the reserve back. It fails with [ErrInUse] while the tenant has
-// anything.
+// anything. The tenant gets nothing more afterwards: the error is [net.ErrClosed].
 func (t *Tenant) Close() error {
 	m := &t.dev.manager
 	m.mu.Lock()
@@ -194,6 +206,7 @@ func (t *Tenant) Close() error {
 	if t.acct.used != (amounts{}) {
 		return fmt.Errorf("%w: %s has %+v", ErrInUse, t.acct.holder, t.acct.used.quota())
 	}
+	t.acct.closed = true
 	m.tenants = slices.DeleteFunc(m.tenants, func(a *account) bool { return a == &t.acct })
 	return nil
 }

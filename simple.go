@@ -2,6 +2,7 @@ package iwarp
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"runtime"
 
@@ -39,7 +40,9 @@ type Message struct {
 // Config.RecvDepth.
 //
 // If ctx ends first, the connection is aborted, because p is in use, and the
-// error is ctx's. The same holds for Write, Read and the other blocking calls.
+// error is ctx's. Not so while the call waits for room in a full send queue (see
+// Config.SendDepth): nothing is sent then, and the connection goes on. The same
+// holds for Write, Read and the other blocking calls.
 func (c *Conn) Send(ctx context.Context, p []byte) error {
 	return c.do(ctx, p, SendWR{Op: OpSend})
 }
@@ -62,6 +65,7 @@ func (c *Conn) SendImmediate(ctx context.Context, v uint64) error {
 // CQ. Errors: [ErrShortBuffer] if the message is longer than p (it stays, and the
 // Message tells its length), io.EOF after the peer's graceful end, the
 // connection's error after any other, ctx's if it ends first, which does no harm.
+// After io.EOF this end may go on sending. The peer's Close waits for this end's.
 func (c *Conn) Recv(ctx context.Context, p []byte) (Message, error) {
 	if c.qp.inbox == nil {
 		return Message{}, fmt.Errorf("%w: Recv on a QP of the program's: poll its RecvCQ instead", ErrInvalidWR)
@@ -123,6 +127,27 @@ func (c *Conn) spinFor(ctx context.Context, w *waiter) {
 	}
 }
 
+// postWithRoom posts a simple call's request when the send queue has room for it.
+func (c *Conn) postWithRoom(ctx context.Context, w *waiter) error {
+	for {
+		// Asked for before the post, so that no completion in between is missed.
+		room := c.qp.completed.wait()
+		if err := c.post(&w.wr, w); !errors.Is(err, ErrSendQueueFull) {
+			return err
+		}
+		if c.polls() && ctx.Err() == nil {
+			c.poll()
+			runtime.Gosched()
+			continue
+		}
+		select {
+		case <-room:
+		case <-ctx.Done():
+			return context.Cause(ctx) // nothing was posted: no reason to abort
+		}
+	}
+}
+
 // await posts a work request of a simple call, with p as its memory if it takes
 // any, and waits for its end.
 func (c *Conn) await(ctx context.Context, wr SendWR, p []byte) (uint64, error) {
@@ -136,6 +161,9 @@ func (c *Conn) await(ctx context.Context, wr SendWR, p []byte) (uint64, error) {
 		w.wr.SG = w.sg[:]
 	}
 	err := c.post(&w.wr, w)
+	if errors.Is(err, ErrSendQueueFull) {
+		err = c.postWithRoom(ctx, w)
+	}
 	w.wr, w.sg[0] = SendWR{}, nil // the queue has copied them
 	if err != nil {
 		c.waiters.Put(w)

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -145,7 +146,7 @@ func (c *tcpConn) receive(total int64) error {
 		room := min(int64(baselineRead), int64(len(c.dst)-at), total)
 		n, err := c.nc.Read(c.dst[at:][:room])
 		if err != nil {
-			if err == io.EOF {
+			if errors.Is(err, io.EOF) {
 				err = io.ErrUnexpectedEOF
 			}
 			return err

@@ -43,7 +43,10 @@ func (p *pingClient) run(ctx context.Context, addr string, cfg *iwarp.Config, ti
 	dctx, cancel := context.WithTimeoutCause(ctx, timeout, fmt.Errorf("no connection within %v", timeout))
 	defer cancel()
 	conn, err := iwarp.Dial(dctx, "tcp", addr, cfg)
-	if err != nil {
+	switch {
+	case err != nil && ctx.Err() != nil:
+		return fmt.Errorf("connecting to %s: interrupted", addr)
+	case err != nil:
 		return fmt.Errorf("connecting to %s: %w", addr, causeOf(dctx, err))
 	}
 	p.steps.conn, p.steps.timeout = conn, timeout

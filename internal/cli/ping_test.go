@@ -71,6 +71,33 @@ func TestPingInterrupted(t *testing.T) {
 	mustContain(t, "client", out.String(), "interrupted")
 }
 
+// An interrupt while the server is silent is told as such.
+func TestPingInterruptedEarly(t *testing.T) {
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ln.Close()
+	ctx, cancel := context.WithCancel(testContext(t))
+	out, code := newLines(), make(chan int)
+	go func() { code <- Main(ctx, []string{"ping", ln.Addr().String()}, out, out) }()
+	nc, err := ln.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer nc.Close()
+	if _, err := nc.Read(make([]byte, 1)); err != nil {
+		t.Error(err)
+	}
+	cancel()
+	if c := <-code; c != ExitFailed {
+		t.Errorf("exit code %d", c)
+	}
+	if want := "iwarp: connecting to " + ln.Addr().String() + ": interrupted\n"; out.String() != want {
+		t.Errorf("%q, want %q", out, want)
+	}
+}
+
 // A client that misbehaves is told from one that leaves, and others go on.
 func TestBadClients(t *testing.T) {
 	send := func(b []byte) func(context.Context, *iwarp.Conn) error {

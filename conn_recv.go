@@ -3,6 +3,7 @@ package iwarp
 import (
 	"errors"
 	"io"
+	"os"
 	"runtime"
 	"sync"
 	"sync/atomic"
@@ -233,7 +234,6 @@ func (c *Conn) poll() {
 // polls reports whether callers receive by themselves.
 func (c *Conn) polls() bool { return c.poller != nil && !c.poller.off.Load() }
 
-func isTimeout(err error) bool {
-	var t interface{ Timeout() bool }
-	return errors.As(err, &t) && t.Timeout()
-}
+// isTimeout reports whether a deadline has passed. TCP's own timeout (ETIMEDOUT) is
+// another thing: the end of the connection.
+func isTimeout(err error) bool { return errors.Is(err, os.ErrDeadlineExceeded) }

@@ -400,8 +400,13 @@ func TestFlush(t *testing.T) {
 	b.Conn().Abort()
 	wantDone(t, a.Conn())
 	wrs := []iwarp.SendWR{
-		{ID: 10, Op: iwarp.OpSend}, {ID: 11, Op: iwarp.OpWrite, Unsignaled: true}, {ID: 12, Op: iwarp.OpRead}, {ID: 13, Op: iwarp.OpFetchAdd},
-		{ID: 14, Op: iwarp.OpImmediate}, {ID: 15, Op: iwarp.OpInvalidate}, {ID: 16, Op: iwarp.OpSendInvalidate},
+		{ID: 10, Op: iwarp.OpSend},
+		{ID: 11, Op: iwarp.OpWrite, Unsignaled: true},
+		{ID: 12, Op: iwarp.OpRead},
+		{ID: 13, Op: iwarp.OpFetchAdd},
+		{ID: 14, Op: iwarp.OpImmediate},
+		{ID: 15, Op: iwarp.OpInvalidate},
+		{ID: 16, Op: iwarp.OpSendInvalidate},
 	}
 	check(t, "PostSend on a failed connection", a.PostSend(wrs...))
 	for i, c := range collect(t, a.SendCQ(), len(wrs)) {

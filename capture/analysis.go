@@ -69,9 +69,9 @@ type mpaHalf struct {
 	need       int   // octets that must be pending before another look
 	skip       int64
 	fpdus      uint64
-	lastAt     span  // of the last FPDU
-	lost       int64 // where the FPDUs were lost
-	d          ddpHalf
+	lastAt     span     // of the last FPDU
+	lost       int64    // where the FPDUs were lost
+	d          *ddpHalf // of iWARP connections only
 }
 
 // open makes c an iWARP connection. a is the half of the Initiator, if roles, or of
@@ -85,7 +85,7 @@ func (r *Reader) open(c *tcpConn, a int, roles, midStream bool, at span, why str
 		depth: [2]int{-1, -1}, verdicts: map[string]int{},
 	}
 	for i := range c.half {
-		c.half[i].m.d.init()
+		c.half[i].m.d = newDDPHalf()
 		if midStream {
 			c.half[i].m.d.forget()
 		}
@@ -126,7 +126,11 @@ func (r *Reader) last(c *tcpConn, i int) {
 	r.runTo(c, i, true)
 	n := len(h.pending())
 	if h.m.phase == phaseFPDU && (n > 0 || h.m.skip > h.next) && !r.opt.NoAnomalies {
-		r.anomaly(c, i, AnomalyUnfinished, h.cons, uint64(n), "the capture of this direction ends within an FPDU")
+		detail := "the capture of this direction ends within an FPDU"
+		if h.over() {
+			detail = "its sender closed this direction by FIN within an FPDU"
+		}
+		r.anomaly(c, i, AnomalyUnfinished, h.cons, uint64(n), detail)
 	} else if h.m.phase == phaseLost && n > 0 {
 		r.anomaly(c, i, AnomalyLost, h.cons, uint64(n), "no FPDU in the last octets")
 	}
@@ -244,8 +248,9 @@ func (r *Reader) badStartup(c *tcpConn, i int, want mpa.Kind, err error) {
 			seen = fmt.Sprintf("PD_Length %d", binary.BigEndian.Uint16(b[18:]))
 		}
 	}
-	// In mid-connection the Request may have been before the capture began.
-	if at > 0 || h.syn {
+	// In mid-connection the Request may have been before the capture began, or the
+	// capture lacks it.
+	if at > 0 || h.syn && h.stats.Holes == 0 {
 		r.verdict(c, i, rule, h.cons+int64(at), uint64(h.cons)+uint64(at), errText(err), seen)
 	}
 	an.startup[i] = nil
@@ -307,7 +312,8 @@ func (r *Reader) negotiated(c *tcpConn, at span) {
 			m.phase = phaseStream
 		}
 	}
-	if h := &c.half[a]; !rep.Reject && len(h.pending()) > 0 && h.spanAt(h.cons).frame < an.startupAt[b].frame {
+	// If its sender had seen the Reply, the frames stand out of order in the file.
+	if h := &c.half[a]; !rep.Reject && len(h.pending()) > 0 && h.spanAt(h.cons).frame < an.startupAt[b].frame && !h.spanAt(h.cons).late && c.half[b].stats.Holes == 0 {
 		r.verdict(c, a, "MPA-7.1.2-09", h.cons, 0, "no octet behind the Request before the Reply", fmt.Sprintf("%d octets", len(h.pending())))
 	}
 }

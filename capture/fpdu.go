@@ -265,7 +265,8 @@ func (r *Reader) gotFPDU(c *tcpConn, i int, f *frameRef) {
 	r.mute = f.crc == crcTextBad
 	r.ddpSegment(c, i, f)
 	if r.mute {
-		c.half[0].m.d.uncertain, c.half[1].m.d.uncertain = true, true
+		c.half[0].m.d.doubt()
+		c.half[1].m.d.doubt()
 	}
 	r.mute = false
 }

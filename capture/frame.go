@@ -19,9 +19,6 @@ const (
 	ipv6Len = 40
 	tcpLen  = 20
 
-	// maxSegment is the most payload that fits an IPv4 packet.
-	maxSegment = 1<<16 - 1 - ipv4Len - tcpLen
-
 	protocolTCP = 6
 	hopLimit    = 64
 	ipDF        = 0x4000 // do not fragment

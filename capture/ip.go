@@ -141,7 +141,7 @@ func parseTCP(b []byte, total int, s *tcpSegment) outcome {
 		return isCut
 	}
 	head := int(b[12]>>4) * 4
-	if head < tcpLen || total < head {
+	if head < tcpLen || total < head || total > longestSegment {
 		return notTCP
 	}
 	s.src.port, s.dst.port = binary.BigEndian.Uint16(b), binary.BigEndian.Uint16(b[2:])

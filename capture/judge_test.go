@@ -123,8 +123,10 @@ func scenes() []*scene {
 		{name: "large with Markers", client: marked, server: marked, run: large, beyond: [2]string{limitGlued, limitGlued}},
 		{name: "burst with Markers", client: marked, server: marked, run: burst, beyond: [2]string{limitGlued, limitGlued}},
 		{name: "everything octet by octet", cut: pieces(1), run: func(a, b *side) { a.send(opSend, 5, iwarp.SendWR{}); b.read(9) }, beyond: [2]string{limitTiny, limitTiny}},
-		{name: "FPDU ends at a Marker", client: marked, server: marked, cut: apart, run: both(func(a, _ *side) { a.send(opSend, endsAtMarker, iwarp.SendWR{}) }, everything),
-			beyond: [2]string{0: limitEnd}},
+		{
+			name: "FPDU ends at a Marker", client: marked, server: marked, cut: apart, run: both(func(a, _ *side) { a.send(opSend, endsAtMarker, iwarp.SendWR{}) }, everything),
+			beyond: [2]string{0: limitEnd},
+		},
 		{name: "startup in pieces", cut: func(_ *scene, nc net.Conn, _ bool) net.Conn {
 			return &cutConn{Conn: nc, startup: true, next: func(b []byte) int { return min(7, len(b)) }}
 		}, run: medium, beyond: [2]string{limitStartup, limitStartup}},
@@ -191,8 +193,10 @@ func terminates() []*scene {
 			return send(1)(a, b)
 		})},
 		{name: "Terminate 1/2/05", server: iwarp.Config{RecvSize: 10}, run: end(protocol.DDPUntaggedTooLong, untagged, send(11))},
-		{name: "Terminate 1/1/00 with Markers", client: iwarp.Config{Markers: true}, server: iwarp.Config{Markers: true}, cut: apart,
-			run: end(protocol.DDPTaggedInvalidSTag, tagged, write(8, none))},
+		{
+			name: "Terminate 1/1/00 with Markers", client: iwarp.Config{Markers: true}, server: iwarp.Config{Markers: true}, cut: apart,
+			run: end(protocol.DDPTaggedInvalidSTag, tagged, write(8, none)),
+		},
 		{name: "Terminate 1/1/00 without CRC", noCRC: true, run: end(protocol.DDPTaggedInvalidSTag, tagged, write(8, none))},
 		// The octet changes on the wire, behind the recorder.
 		{name: "Terminate 2/0/02", wire: func(nc net.Conn, initiator bool) net.Conn {

@@ -94,7 +94,10 @@ func needTshark(t *testing.T) string {
 // two ends: from and to.
 func askTshark(t *testing.T, path, file string) map[[2]int]*sight {
 	t.Helper()
+	// Heuristics first: the ports are those that the system gave, and some are
+	// another protocol's to tshark.
 	cmd := exec.CommandContext(t.Context(), path, "-r", file, "-n", "--disable-heuristic", "rpcrdma_iwarp",
+		"-o", "tcp.try_heuristic_first:TRUE",
 		"-Y", "iwarp_mpa or _ws.malformed", "-T", "pdml", "-J", "tcp iwarp_mpa iwarp_ddp_rdmap _ws.malformed")
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"fmt"
 	"math"
-	"math/bits"
 
 	"github.com/go-iwarp/iwarp/ddp"
 	"github.com/go-iwarp/iwarp/protocol"
@@ -29,9 +28,12 @@ type ddpHalf struct {
 	tagged    slot
 	open      *slot // the message that is coming in
 	untagged  uint32
-	requests  []request // of this end, not answered
-	uncertain bool      // requests or responses may be missing
-	ended     span      // of a Terminate
+	requests  []request          // of this end, not answered
+	uncertain bool               // requests or responses may be missing
+	asked     uint64             // requests so far
+	doubtful  uint64             // the last of them that may be answered by a response to another
+	sink      *rdmap.ReadRequest // the last one that was answered
+	ended     span               // of a Terminate
 	endedAt   bool
 	recent    [recentSegments]recentSegment
 	segments  uint64
@@ -62,17 +64,6 @@ type slot struct {
 	wrong    bool // no request that it could answer
 }
 
-// request is a Read or Atomic Request that awaits its response.
-type request struct {
-	atomic bool
-	id     uint32 // of an atomic
-	msn    uint32
-	read   rdmap.ReadRequest
-	at     span
-	off    int64 // of TCP, of its RDMAP header
-	pos    uint64
-}
-
 // recentSegment is a segment that was seen.
 type recentSegment struct {
 	header [ddp.UntaggedHeaderLen]byte
@@ -82,11 +73,13 @@ type recentSegment struct {
 	fits   bool // a Read Response within what was asked for
 }
 
-func (d *ddpHalf) init() {
+func newDDPHalf() *ddpHalf {
+	d := &ddpHalf{}
 	d.tagged.synced = true
 	for i := range d.queues {
 		d.queues[i] = queue{next: 1, known: true, slot: slot{synced: true}}
 	}
+	return d
 }
 
 // forget is for when segments are missing.
@@ -95,12 +88,12 @@ func (d *ddpHalf) forget() {
 	for i := range d.queues {
 		d.queues[i] = queue{}
 	}
-	d.uncertain = true
+	d.doubt()
 }
 
 // ddpSegment takes the segment in an FPDU.
 func (r *Reader) ddpSegment(c *tcpConn, i int, f *frameRef) {
-	d := &c.half[i].m.d
+	d := c.half[i].m.d
 	h, n, err := ddp.Parse(f.ulpdu)
 	if err != nil {
 		r.blame(c, i, f, "DDP-4.4-01", lengthLen, "a DDP header of 14 octets, or 18 if untagged", fmt.Sprintf("a segment of %d octets", f.size))
@@ -115,8 +108,8 @@ func (r *Reader) ddpSegment(c *tcpConn, i int, f *frameRef) {
 	s := r.slotOf(c, i, f, &h)
 	s.segments++
 	s.length += uint64(max(size, 0))
-	s.cut = s.cut || f.cut
 	r.keepPayload(d, s, &h, f.ulpdu[n:])
+	s.cut = s.cut || f.cut
 	op := rdmap.Control(h.Control).Opcode()
 	if op == rdmap.OpReadResponse && h.Tagged {
 		r.matchRead(c, i, f, s, &h, size)
@@ -149,7 +142,7 @@ func (r *Reader) keepPayload(d *ddpHalf, s *slot, h *ddp.Header, b []byte) {
 
 // slotOf finds the message of a segment, a new one as the case may be.
 func (r *Reader) slotOf(c *tcpConn, i int, f *frameRef, h *ddp.Header) *slot {
-	d := &c.half[i].m.d
+	d := c.half[i].m.d
 	s := &d.tagged
 	var q *queue
 	if !h.Tagged {
@@ -305,190 +298,4 @@ func (r *Reader) exactly(c *tcpConn, i int, f *frameRef, m *Message, want int, r
 	if m.Length != uint64(want) && !m.Partial {
 		r.blame(c, i, f, rule, 0, fmt.Sprintf("%d octets behind the DDP header of %s", want, m.Op), fmt.Sprintf("%d", m.Length))
 	}
-}
-
-func (r *Reader) readRequest(c *tcpConn, i int, f *frameRef, m *Message, s *slot) {
-	d := &c.half[i].m.d
-	r.exactly(c, i, f, m, rdmap.ReadRequestLen, "RDMAP-4.4-01")
-	q, _, err := rdmap.ParseReadRequest(s.payload)
-	if err != nil || m.Partial {
-		d.uncertain = true
-		return
-	}
-	m.ReadRequest = &ReadRequest{SinkSTag: STag(q.SinkSTag), SinkTO: q.SinkTO, Size: q.Size, SrcSTag: STag(q.SrcSTag), SrcTO: q.SrcTO}
-	x := f.at(lengthLen + ddp.UntaggedHeaderLen)
-	r.asked(c, i, f, request{msn: m.MSN, read: q, at: f.latest, off: f.off + int64(x), pos: f.pos + uint64(x)})
-}
-
-// asked remembers a request.
-func (r *Reader) asked(c *tcpConn, i int, f *frameRef, q request) {
-	d := &c.half[i].m.d
-	if len(d.requests) >= maxRequests {
-		d.requests = d.requests[1:]
-		d.uncertain = true
-	}
-	d.requests = append(d.requests, q)
-	n := len(d.requests)
-	st := &c.half[i].stats
-	st.MaxOutstanding = max(st.MaxOutstanding, n)
-	if limit := c.an.depth[i]; limit >= 0 && n > limit && !d.uncertain && !(limit == 0 && n == 1 && c.half[i].m.fpdus == 1 && c.an.rtr != 0) {
-		r.blame(c, i, f, "RDMAP-6.1-04", lengthLen, fmt.Sprintf("at most %d Reads and atomics outstanding, as negotiated", limit), fmt.Sprintf("%d", n))
-	}
-}
-
-// matchRead finds the request that a Read Response answers, at its first segment.
-func (r *Reader) matchRead(c *tcpConn, i int, f *frameRef, s *slot, h *ddp.Header, size int) {
-	if s.segments > 1 || s.partial {
-		if q := s.answers; q != nil && s.length > uint64(q.read.Size) && s.length-uint64(size) <= uint64(q.read.Size) {
-			r.blame(c, i, f, "RDMAP-5.2.1-09", 0, fmt.Sprintf("%d octets, as requested", q.read.Size), fmt.Sprintf("%d so far", s.length))
-		}
-		return
-	}
-	d := &c.half[1-i].m.d
-	at := -1
-	for k := range d.requests {
-		q := &d.requests[k]
-		if !q.atomic && (q.read.Size == 0 && size == 0 && h.Last || q.read.SinkSTag == h.STag && q.read.SinkTO == h.TO) {
-			at = k
-			break
-		}
-	}
-	if at < 0 && len(d.requests) > 0 && r.littleEndian(c, 1-i, &d.requests[0], h) {
-		at = 0
-	}
-	switch {
-	case at < 0 && len(d.requests) == 0:
-		if !d.uncertain {
-			r.blame(c, i, f, "RDMAP-5.2-01", lengthLen+1, "an RDMA Read Request that it answers", "none is outstanding")
-			s.wrong = true
-		}
-		return
-	case at < 0 && d.uncertain:
-		return
-	case at < 0:
-		q := d.requests[0]
-		if q.atomic {
-			r.blame(c, i, f, "EXT-5.4-06", lengthLen+1, fmt.Sprintf("the Atomic Response to the request in frame %d", q.at.frame), "an RDMA Read Response")
-			return
-		}
-		r.blame(c, i, f, "RDMAP-4.4-02", lengthLen+2,
-			fmt.Sprintf("STag %v TO %#x of the Read Request in frame %d", q.read.SinkSTag, q.read.SinkTO, q.at.frame), fmt.Sprintf("STag %v TO %#x", h.STag, h.TO))
-		s.answers, s.wrong = &q, true
-		d.requests = d.requests[1:]
-		return
-	case at > 0 && !d.uncertain:
-		q := d.requests[0]
-		r.blame(c, i, f, "RDMAP-5.2.2-04", lengthLen+1, fmt.Sprintf("the response to the request in frame %d", q.at.frame), fmt.Sprintf("that to the one in frame %d", d.requests[at].at.frame))
-		q = d.requests[at]
-		s.answers = &q
-		d.requests = append(d.requests[:at:at], d.requests[at+1:]...)
-		return
-	}
-	q := d.requests[at]
-	s.answers = &q
-	d.requests = d.requests[at+1:]
-	d.uncertain = false
-}
-
-// littleEndian reports, and puts right, a Read Request of half i with its fields
-// in the wrong octet order, if that is what the peer took it for.
-func (r *Reader) littleEndian(c *tcpConn, i int, q *request, h *ddp.Header) bool {
-	if q.atomic {
-		return false
-	}
-	swapped := rdmap.ReadRequest{
-		SinkSTag: ddp.STag(bits.ReverseBytes32(uint32(q.read.SinkSTag))), SinkTO: bits.ReverseBytes64(q.read.SinkTO),
-		Size:    bits.ReverseBytes32(q.read.Size),
-		SrcSTag: ddp.STag(bits.ReverseBytes32(uint32(q.read.SrcSTag))), SrcTO: bits.ReverseBytes64(q.read.SrcTO),
-	}
-	if swapped.SinkSTag != h.STag || swapped.SinkTO != h.TO {
-		return false
-	}
-	r.verdict(c, i, "RDMAP-4.4-01", q.off, q.pos,
-		fmt.Sprintf("fields with the most significant octet first: SinkSTag %v, SinkTO %#x, size %d", swapped.SinkSTag, swapped.SinkTO, swapped.Size),
-		fmt.Sprintf("the least significant first, as the response tells: SinkSTag %v, SinkTO %#x, size %d", q.read.SinkSTag, q.read.SinkTO, q.read.Size))
-	q.read = swapped
-	return true
-}
-
-func (r *Reader) readResponse(c *tcpConn, i int, f *frameRef, m *Message, s *slot) {
-	q := s.answers
-	if q == nil {
-		return
-	}
-	m.Answers = answer(q, f)
-	if s.length < uint64(q.read.Size) && !m.Partial {
-		r.blame(c, i, f, "RDMAP-5.2.1-09", 0, fmt.Sprintf("%d octets, as requested", q.read.Size), fmt.Sprintf("%d", s.length))
-	}
-	if s.segments == 1 && s.length > uint64(q.read.Size) {
-		r.blame(c, i, f, "RDMAP-5.2.1-09", 0, fmt.Sprintf("%d octets, as requested", q.read.Size), fmt.Sprintf("%d", s.length))
-	}
-	if !s.wrong {
-		c.an.reads.add(m.Answers.Latency)
-	}
-}
-
-func answer(q *request, f *frameRef) *Answer {
-	return &Answer{
-		RequestFrame: q.at.frame, RequestTime: asTime(q.at.time), Latency: asTime(f.latest.time).Sub(asTime(q.at.time)),
-		MSN: q.msn, Size: q.read.Size, SrcSTag: STag(q.read.SrcSTag), SrcTO: q.read.SrcTO,
-	}
-}
-
-func (r *Reader) atomicRequest(c *tcpConn, i int, f *frameRef, m *Message, s *slot) {
-	r.exactly(c, i, f, m, rdmap.AtomicRequestLen, "EXT-5.2.1-01")
-	q, _, err := rdmap.ParseAtomicRequest(s.payload)
-	if err != nil || m.Partial {
-		c.half[i].m.d.uncertain = true
-		return
-	}
-	m.AtomicRequest = &AtomicRequest{
-		Op: q.Op.String(), ID: q.ID, STag: STag(q.STag), TO: q.TO, Data: q.Data, Mask: q.Mask, Compare: q.Compare, CompareMask: q.CompareMask,
-	}
-	r.checkAtomic(c, i, f, s, &q)
-	r.asked(c, i, f, request{
-		atomic: true, id: q.ID, msn: m.MSN, at: f.latest,
-		read: rdmap.ReadRequest{Size: 8, SrcSTag: q.STag, SrcTO: q.TO},
-	})
-}
-
-func (r *Reader) atomicResponse(c *tcpConn, i int, f *frameRef, m *Message, s *slot) {
-	d := &c.half[1-i].m.d
-	r.exactly(c, i, f, m, rdmap.AtomicResponseLen, "EXT-5.2.2-01")
-	a, _, err := rdmap.ParseAtomicResponse(s.payload)
-	if err != nil || m.Partial {
-		d.uncertain = true
-		return
-	}
-	m.AtomicResponse = &AtomicResponse{ID: a.ID, Original: a.Original}
-	at := -1
-	for k := range d.requests {
-		if d.requests[k].atomic && d.requests[k].id == a.ID {
-			at = k
-			break
-		}
-	}
-	switch {
-	case at < 0 && d.uncertain:
-		return
-	case len(d.requests) == 0:
-		r.blame(c, i, f, "EXT-5.2.2-06", lengthLen+1, "an Atomic Request that it answers", "none is outstanding")
-		return
-	case at < 0:
-		q := d.requests[0]
-		r.blame(c, i, f, "EXT-5.2.1-02", lengthLen+ddp.UntaggedHeaderLen, fmt.Sprintf("the Request Identifier of a request: %d in frame %d", q.id, q.at.frame), fmt.Sprintf("%d", a.ID))
-		d.requests = d.requests[1:]
-		return
-	case at > 0 && !d.uncertain:
-		r.blame(c, i, f, "EXT-5.4-06", lengthLen+1, fmt.Sprintf("the response to the request in frame %d", d.requests[0].at.frame), fmt.Sprintf("that to the one in frame %d", d.requests[at].at.frame))
-	}
-	q := d.requests[at]
-	m.Answers = answer(&q, f)
-	c.an.atomics.add(m.Answers.Latency)
-	if at == 0 || d.uncertain {
-		d.requests = d.requests[at+1:]
-		d.uncertain = false
-		return
-	}
-	d.requests = append(d.requests[:at:at], d.requests[at+1:]...)
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"math/bits"
+	"strings"
 	"time"
 )
 
@@ -17,7 +18,8 @@ const (
 
 	optIfTSOffset = 14
 
-	maxInterfaces = 1 << 16
+	maxInterfaces    = 1 << 16
+	maxInterfaceName = 256 // octets of it that are kept
 )
 
 // pcapngFile reads the blocks that hold packets, and what is needed to understand
@@ -183,7 +185,7 @@ func (f *pcapngFile) newInterface(b []byte) error {
 		}
 		switch v := b[:n]; {
 		case code == optIfName:
-			pub.Name = string(v)
+			pub.Name = strings.ToValidUTF8(string(v[:min(n, maxInterfaceName)]), "\ufffd")
 		case code == optIfTSResol && n >= 1:
 			i.resol = v[0]
 		case code == optIfTSOffset && n >= 8:

@@ -23,8 +23,11 @@ type ReaderOptions struct {
 	// one that was quiet longest is given up. Default 16384.
 	MaxConns int
 	// MaxBuffer is how many octets a direction of TCP may have waiting behind a
-	// hole before the hole is given up. Default 1 MiB.
+	// hole before the hole is given up. Default 8 MiB.
 	MaxBuffer int
+	// MaxMemory is about how many octets all connections together may take; beyond
+	// it, too, those that were quiet longest are given up. Default 256 MiB.
+	MaxMemory int
 	// NoVerdicts leaves the rules unchecked.
 	NoVerdicts bool
 	// NoAnomalies leaves out the [Anomaly] events; they are counted still.
@@ -64,6 +67,7 @@ type Reader struct {
 	recent *tcpConn // of the last segment
 	lru    tcpConn  // head of a ring; next is the most recent one
 	number int
+	memory int // of all connections, about
 	queue  []Event
 	head   int
 	err    error
@@ -77,7 +81,8 @@ type Reader struct {
 // Defaults of [ReaderOptions].
 const (
 	DefaultMaxConns  = 1 << 14
-	DefaultMaxBuffer = 1 << 20
+	DefaultMaxBuffer = 8 << 20
+	DefaultMaxMemory = 256 << 20
 
 	maxPayload = 1 << 30
 )
@@ -98,6 +103,9 @@ func Open(r io.Reader, o *ReaderOptions) (*Reader, error) {
 	}
 	if rd.opt.MaxBuffer <= 0 {
 		rd.opt.MaxBuffer = DefaultMaxBuffer
+	}
+	if rd.opt.MaxMemory <= 0 {
+		rd.opt.MaxMemory = DefaultMaxMemory
 	}
 	if rd.opt.Payload < 0 {
 		rd.opt.Payload = maxPayload
@@ -126,16 +134,20 @@ func Open(r io.Reader, o *ReaderOptions) (*Reader, error) {
 // error is given again by later calls.
 func (r *Reader) Next() (Event, error) {
 	for r.head == len(r.queue) {
-		if r.err != nil {
-			return nil, r.err
-		}
 		r.queue, r.head = r.queue[:0], 0
-		if err := r.file.next(&r.pkt); err != nil {
-			r.err = err
-			r.end()
-			continue
+		if r.err == nil {
+			r.err = r.file.next(&r.pkt)
 		}
-		r.frame()
+		c := r.lru.prev
+		switch {
+		case r.err == nil:
+			r.frame()
+		case c == &r.lru:
+			return nil, r.err
+		default: // one at a time, the one that is quiet longest first
+			r.finish(c, "end of capture")
+			r.forget(c)
+		}
 	}
 	e := r.queue[r.head]
 	r.queue[r.head] = nil
@@ -195,11 +207,9 @@ func (r *Reader) lookup(k connKey, s *tcpSegment) *tcpConn {
 			return nil
 		}
 		if len(r.conns) >= r.opt.MaxConns {
-			old := r.lru.prev
-			r.finish(old, "evicted")
-			r.forget(old)
+			r.evict()
 		}
-		c = &tcpConn{key: k, iface: r.pkt.iface, first: r.pkt.frame, firstTime: r.pkt.time}
+		c = &tcpConn{key: k, iface: r.pkt.iface, first: r.pkt.frame, firstTime: r.pkt.time, resetBy: -1}
 		c.half[0].fin, c.half[1].fin = -1, -1
 		r.conns[k] = c
 		r.stats.Conns++
@@ -214,7 +224,29 @@ func (r *Reader) lookup(k connKey, s *tcpSegment) *tcpConn {
 	return c
 }
 
+// evict gives up the connection that was quiet longest.
+func (r *Reader) evict() {
+	old := r.lru.prev
+	r.finish(old, "evicted")
+	r.forget(old)
+}
+
+// account keeps the memory of all connections within its bound; that of c has
+// changed.
+func (r *Reader) account(c *tcpConn) {
+	if c.state != done {
+		n := c.size()
+		r.memory += n - c.memory
+		c.memory = n
+	}
+	for r.memory > r.opt.MaxMemory && r.lru.prev != &r.lru {
+		r.evict()
+	}
+}
+
 func (r *Reader) forget(c *tcpConn) {
+	r.memory -= c.memory
+	c.memory = 0
 	delete(r.conns, c.key)
 	c.prev.next, c.next.prev = c.next, c.prev
 	if r.recent == c {
@@ -249,6 +281,8 @@ func (r *Reader) finish(c *tcpConn, how string) {
 	c.state = done
 	c.an = nil
 	c.half[0], c.half[1] = half{fin: -1}, half{fin: -1}
+	r.memory -= c.memory
+	c.memory = 0
 }
 
 // flush takes what waits behind holes, in vain now.
@@ -261,15 +295,14 @@ func (r *Reader) flush(c *tcpConn, i int) {
 		r.hole(c, i, h.ahead[0].off, AnomalyHole)
 		r.drain(c, i)
 	}
-	r.last(c, i)
-}
-
-// end finishes all connections, the one that is quiet longest first.
-func (r *Reader) end() {
-	for c := r.lru.prev; c != &r.lru; c = c.prev {
-		r.finish(c, "end of capture")
+	to := h.acked
+	if h.fin >= 0 {
+		to = min(to, h.fin)
 	}
-	clear(r.conns)
+	if to > h.next+1 || h.fin >= 0 && to > h.next { // one more may be a FIN
+		r.hole(c, i, to, AnomalyHole)
+	}
+	r.last(c, i)
 }
 
 func (r *Reader) emit(e Event) { r.queue = append(r.queue, e) }

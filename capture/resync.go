@@ -78,7 +78,7 @@ func (r *Reader) loseFPDUs(c *tcpConn, i int) {
 		r.incomplete(c, i, m.d.open)
 	}
 	m.d.forget()
-	c.half[1-i].m.d.uncertain = true
+	c.half[1-i].m.d.doubt()
 }
 
 // resync looks for the next FPDU.
@@ -151,6 +151,19 @@ func (r *Reader) byMarkers(c *tcpConn, h *half, last bool) (place, bool) {
 	return place{}, false
 }
 
+// couldBegin is a look at the headers of what would be an FPDU with Markers at pos, where
+// no Marker is among them, before a CRC is computed: payload of one octet over and
+// over, such as "AAAA", looks right to a shorter look.
+func couldBegin(b []byte, pos uint64) bool {
+	switch marker := -pos % markerStep; {
+	case marker == 0:
+		return plausibleFPDU(b[markerLen:])
+	case marker >= lengthLen+ddp.UntaggedHeaderLen:
+		return plausibleFPDU(b)
+	}
+	return looksRight(b)
+}
+
 // byCRC finds the first FPDU with a right CRC where it is known where Markers are.
 func (r *Reader) byCRC(h *half) (place, bool) {
 	m := &h.m
@@ -161,7 +174,7 @@ func (r *Reader) byCRC(h *half) (place, bool) {
 		if len(x) < 4+lengthLen+ddp.UntaggedHeaderLen {
 			break
 		}
-		if looksRight(x) {
+		if couldBegin(x, uint64(at-m.base)) {
 			ulpdu, n, need, _ := r.deframe(m, x, uint64(at-m.base), true, false)
 			if n > 0 && plausible(ulpdu, len(ulpdu)) {
 				return place{off: at, base: m.base, marked: true, sure: true}, true

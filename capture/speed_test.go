@@ -120,16 +120,24 @@ func TestMemory(t *testing.T) {
 	}
 }
 
-// TestSpeed compares with tshark. Set IWARP_SPEED to the octets of the capture, as
-// 100000000, to run it: a busy machine makes the figures meaningless.
+// TestSpeed compares with tshark on a capture of 100 MB and reports both. Times are
+// judged only by hand, where the machine is quiet: IWARP_SPEED is the octets of the
+// capture then, as 1000000000.
 func TestSpeed(t *testing.T) {
-	size, err := strconv.Atoi(os.Getenv("IWARP_SPEED"))
-	if err != nil {
-		t.Skip("IWARP_SPEED is not set to a number of octets")
+	if testing.Short() {
+		t.Skip("it reads 100 MB twice")
+	}
+	size, byHand := 100_000_000, os.Getenv("IWARP_SPEED")
+	if byHand != "" {
+		n, err := strconv.Atoi(byHand)
+		if err != nil {
+			t.Fatal("IWARP_SPEED is no number of octets:", err)
+		}
+		size = n
 	}
 	tshark, err := exec.LookPath("tshark")
 	if err != nil {
-		t.Skip("no tshark")
+		t.Skip("tshark is not installed: there is nothing to compare with")
 	}
 	path := filepath.Join(t.TempDir(), "big.pcap")
 	bigCapture(t, path, size)
@@ -146,7 +154,7 @@ func TestSpeed(t *testing.T) {
 	}
 	other := time.Since(start)
 	t.Logf("tshark: %v, %.1f times as long", other, float64(other)/float64(own))
-	if other < 5*own {
+	if byHand != "" && other < 5*own {
 		t.Errorf("less than 5 times as fast as tshark")
 	}
 }

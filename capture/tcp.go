@@ -14,10 +14,16 @@ const (
 	// acknowledged octets that are not here, before the capture is taken to lack
 	// them: frames can stand in a file a little out of order.
 	ackPatience = 16
-	// farAhead bounds how far ahead of its stream a segment is believed.
-	farAhead = 1 << 30
+	// farAhead and farBehind bound how far from its stream a segment is believed.
+	farAhead  = 1 << 30
+	farBehind = 1 << 28
+	// strayLimit is how many segments in a row may be farther, before they are taken
+	// for those of a new connection whose start the capture lacks.
+	strayLimit = 3
 	// maxAhead bounds the pieces that wait for earlier ones.
-	maxAhead = 4096
+	maxAhead = 16384
+	// longestSegment is more than any host sends as one with segmentation offload.
+	longestSegment = 1 << 20
 )
 
 // connKey names a connection; a is the smaller endpoint.
@@ -59,6 +65,36 @@ type tcpConn struct {
 	lastTime   int64
 	prev, next *tcpConn // by last use
 	an         *analysis
+	memory     int  // as accounted for
+	resetBy    int8 // the half that sent a RST, -1 if none did
+}
+
+// What the parts of a connection take, about.
+const (
+	connMemory    = 2 << 10
+	iwarpMemory   = 48 << 10 // with latencies
+	chunkMemory   = 96
+	spanMemory    = 32
+	requestMemory = 88
+)
+
+// size is about the memory that a connection takes.
+func (c *tcpConn) size() int {
+	n := connMemory
+	if c.an != nil {
+		n += iwarpMemory
+	}
+	for i := range c.half {
+		h := &c.half[i]
+		n += cap(h.buf) + spanMemory*cap(h.spans) + h.stored + chunkMemory*cap(h.ahead)
+		if d := h.m.d; d != nil {
+			n += requestMemory*cap(d.requests) + cap(d.tagged.payload)
+			for k := range d.queues {
+				n += cap(d.queues[k].payload)
+			}
+		}
+	}
+	return n
 }
 
 // span says where a segment begins in its stream.
@@ -66,6 +102,7 @@ type span struct {
 	off   int64
 	frame uint64
 	time  int64
+	late  bool // it acknowledges what the capture has later, or not at all
 }
 
 // chunk is a segment that came before an earlier one. length counts also the
@@ -92,6 +129,7 @@ type half struct {
 	fin    int64   // offset behind the last octet; -1: no FIN yet
 	acked  int64   // by the peer
 	wait   int     // frames since acked is ahead of next
+	stray  int     // segments in a row that were far from next
 	stats  DirStats
 	m      mpaHalf
 }
@@ -147,9 +185,7 @@ func (r *Reader) segment(s *tcpSegment) {
 	if swapped {
 		i = 1
 	}
-	if h := &c.half[i]; s.flags&(flagSYN|flagACK) == flagSYN && (c.state == done || c.state == ignored || h.known && (!h.syn || h.base != s.seq+1)) {
-		// An answering SYN belongs to the one before; a new first one is a new
-		// connection.
+	if r.startsAnew(c, i, s) {
 		r.finish(c, "reused")
 		r.forget(c)
 		if c = r.lookup(k, s); c == nil {
@@ -164,6 +200,34 @@ func (r *Reader) segment(s *tcpSegment) {
 		return
 	}
 	r.take(c, i, s)
+	r.account(c)
+}
+
+// startsAnew reports whether a segment cannot be of connection c, but of a later one
+// with its addresses and ports.
+func (r *Reader) startsAnew(c *tcpConn, i int, s *tcpSegment) bool {
+	h := &c.half[i]
+	switch {
+	case s.flags&flagRST != 0:
+		return false
+	case s.flags&(flagSYN|flagACK) == flagSYN:
+		return c.state == done || c.state == ignored || h.known && (!h.syn || h.base != s.seq+1)
+	case s.flags&flagSYN != 0: // the first SYN is not in the capture, or it belongs to that
+		return c.state == done || h.syn && h.base != s.seq+1
+	case s.length == 0:
+		return false
+	case c.state == done:
+		// Who sends on did not reset the connection: the RST was a stray or forged one.
+		return int(c.resetBy) == i
+	case !h.known || c.state == ignored:
+		return false
+	}
+	if d := h.rel(s.seq) - h.next; d <= farAhead && d >= -farBehind {
+		h.stray = 0
+		return false
+	}
+	h.stray++
+	return h.stray >= strayLimit
 }
 
 func (r *Reader) take(c *tcpConn, i int, s *tcpSegment) {
@@ -173,6 +237,7 @@ func (r *Reader) take(c *tcpConn, i int, s *tcpSegment) {
 			r.anomaly(c, i, AnomalyReset, h.next, 0, "")
 		}
 		r.finish(c, "reset")
+		c.resetBy = int8(i)
 		return
 	}
 	seq := s.seq
@@ -218,6 +283,19 @@ func (h *half) ack(ack uint32) {
 	h.acked = max(h.acked, off)
 }
 
+// missing reports whether octets are known to be sent that are not here: frames
+// stand out of order in the file, or the capture lacks some.
+func (h *half) missing() bool {
+	if !h.known {
+		return true
+	}
+	to := h.acked
+	if h.fin >= 0 {
+		to = min(to, h.fin)
+	}
+	return len(h.ahead) > 0 || to > h.next
+}
+
 // patience gives octets up that the peer has and the capture has not.
 func (r *Reader) patience(c *tcpConn, i int) {
 	h := &c.half[i]
@@ -246,7 +324,7 @@ func (r *Reader) data(c *tcpConn, i int, off int64, s *tcpSegment) {
 	h.stats.Segments++
 	end := off + int64(s.length)
 	switch {
-	case off-h.next > farAhead || h.next-off > farAhead:
+	case off-h.next > farAhead || h.next-off > farBehind:
 		return
 	case s.length == 1 && off == h.next-1 && h.next > 0:
 		h.stats.KeepAlives++
@@ -265,7 +343,7 @@ func (r *Reader) data(c *tcpConn, i int, off int64, s *tcpSegment) {
 		}
 		b, length, off = b[min(int64(len(b)), n):], int(end-h.next), h.next
 	}
-	sp := span{off: off, frame: r.pkt.frame, time: r.pkt.time}
+	sp := span{off: off, frame: r.pkt.frame, time: r.pkt.time, late: c.half[1-i].missing()}
 	if off > h.next {
 		h.stats.OutOfOrder++
 		r.anomaly(c, i, AnomalyOutOfOrder, off, uint64(length), "")
@@ -358,7 +436,10 @@ func (r *Reader) drain(c *tcpConn, i int) {
 	h := &c.half[i]
 	for len(h.ahead) > 0 && h.ahead[0].off <= h.next && c.state != done {
 		k := h.ahead[0]
-		h.ahead = slices.Delete(h.ahead, 0, 1)
+		h.ahead[0] = chunk{}
+		if h.ahead = h.ahead[1:]; len(h.ahead) == 0 {
+			h.ahead = nil
+		}
 		h.stored -= len(k.data) + 64
 		if n := h.next - k.off; n > 0 {
 			if n >= int64(k.length) {

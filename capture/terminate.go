@@ -20,12 +20,18 @@ const (
 
 // terminate decodes and judges a Terminate.
 func (r *Reader) terminate(c *tcpConn, i int, f *frameRef, m *Message, s *slot) {
-	d := &c.half[i].m.d
+	d := c.half[i].m.d
 	d.ended, d.endedAt = f.latest, true
 	b := s.payload
 	t, _, err := rdmap.ParseTerminate(b)
+	if m.Cut && len(b) >= rdmap.MinTerminateLen {
+		// The control word tells what it is about; what is echoed is not all here.
+		b = append(bytes.Clone(b[:2]), 0, 0)
+		t, _, err = rdmap.ParseTerminate(b)
+		b = s.payload
+	}
 	if err != nil || m.Partial {
-		if !m.Partial {
+		if !m.Partial && !m.Cut {
 			r.blame(c, i, f, "RDMAP-4.8-01", 0, "a Terminate header of at least 4 octets", fmt.Sprintf("%d", m.Length))
 		}
 		return
@@ -36,10 +42,10 @@ func (r *Reader) terminate(c *tcpConn, i int, f *frameRef, m *Message, s *slot) 
 		M: word&terminateM != 0, D: word&terminateD != 0, R: word&terminateR != 0, SegmentLength: -1,
 	}
 	m.Terminate = out
-	if !r.opt.NoVerdicts {
+	if !r.opt.NoVerdicts && !m.Cut {
 		r.checkTerminate(c, i, f, b, word)
 	}
-	if swapped, ok := mirrored(b, word); ok {
+	if swapped, ok := mirrored(b, word); ok && !m.Cut {
 		// Nothing is lost by reading what the sender meant.
 		if u, _, err := rdmap.ParseTerminate(swapped); err == nil {
 			t = u
@@ -110,7 +116,7 @@ func (r *Reader) checkTerminate(c *tcpConn, i int, f *frameRef, b []byte, word u
 
 // offender finds the segment that a Terminate blames.
 func (r *Reader) offender(c *tcpConn, i int, f *frameRef, out *Terminate, o *protocol.Offender, code protocol.Code) {
-	other := &c.half[1-i].m.d
+	other := c.half[1-i].m.d
 	var found *recentSegment
 	for k := range min(other.segments, recentSegments) {
 		s := &other.recent[(other.segments-1-k)%recentSegments]

@@ -146,11 +146,11 @@ func (r *Reader) checkOrder(c *tcpConn, i int, f *frameRef, h *ddp.Header, size 
 	if m.d.endedAt {
 		r.blame(c, i, f, "RDMAP-5.4-07", 0, fmt.Sprintf("nothing after the Terminate in frame %d", m.d.ended.frame), rdmap.Control(h.Control).String())
 	}
-	if m.fpdus > 1 || an.neg == nil || !an.roles || an.midStream {
+	if m.fpdus > 1 || f.pos != 0 || an.neg == nil || !an.roles || an.midStream {
 		return
 	}
 	if i != an.a {
-		if o.m.fpdus == 0 && o.m.phase == phaseFPDU && o.stats.Holes == 0 && len(o.ahead) == 0 {
+		if o.m.fpdus == 0 && o.m.phase == phaseFPDU && o.stats.Holes == 0 && !o.missing() {
 			r.blame(c, i, f, "MPA-7.1.2-14", 0, "no FPDU of the Responder before one from the Initiator", "the Responder's first FPDU")
 		}
 		return
@@ -170,7 +170,7 @@ func (r *Reader) checkOrder(c *tcpConn, i int, f *frameRef, h *ddp.Header, size 
 
 // checkMSN judges the MSN of the first segment of a message.
 func (r *Reader) checkMSN(c *tcpConn, i int, f *frameRef, h *ddp.Header, q *queue) {
-	d := &c.half[i].m.d
+	d := c.half[i].m.d
 	if !q.known || h.QN >= lastQueue || h.MSN == q.next {
 		return
 	}

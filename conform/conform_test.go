@@ -98,8 +98,7 @@ func summarize(t *testing.T, r *conform.Report, least int) {
 
 // knownBugs are cases that our own endpoint fails, and why. An entry that passes
 // is an error: the bug has been mended, and the entry must go.
-var knownBugs = map[string]string{
-}
+var knownBugs = map[string]string{}
 
 // variants are the ways to set up an endpoint, and the kit.
 var variants = []struct {

@@ -6,9 +6,10 @@ import (
 	"math/big"
 	"testing"
 
+	"pgregory.net/rapid"
+
 	"github.com/go-iwarp/iwarp/ddp"
 	"github.com/go-iwarp/iwarp/protocol"
-	"pgregory.net/rapid"
 )
 
 // model is what a Receiver should do, said as simply as can be: maps, big

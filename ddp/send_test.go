@@ -7,8 +7,9 @@ import (
 	"math"
 	"testing"
 
-	"github.com/go-iwarp/iwarp/ddp"
 	"pgregory.net/rapid"
+
+	"github.com/go-iwarp/iwarp/ddp"
 )
 
 // Shows: DDP-5.2-01, DDP-5.2-05, DDP-5.2-06, DDP-4.1-03, DDP-4.1-05, DDP-4.2-08, DDP-4.3-11

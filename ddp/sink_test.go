@@ -5,9 +5,10 @@ import (
 	"math"
 	"testing"
 
+	"pgregory.net/rapid"
+
 	"github.com/go-iwarp/iwarp/ddp"
 	"github.com/go-iwarp/iwarp/protocol"
-	"pgregory.net/rapid"
 )
 
 // Shows: DDP-7.1-07, DDP-7.1-09, DDP-7.1-10

@@ -6,9 +6,10 @@ import (
 	"sync"
 	"testing"
 
+	"pgregory.net/rapid"
+
 	"github.com/go-iwarp/iwarp/ddp"
 	"github.com/go-iwarp/iwarp/protocol"
-	"pgregory.net/rapid"
 )
 
 func register(t testing.TB, table *ddp.Table, c ddp.RegionConfig) *ddp.Region {

@@ -112,7 +112,9 @@ func TestUnorderedErrors(t *testing.T) {
 		{"early, too long", []step{{1, untagged(0, 1, 8, true), "xyz"}}, protocol.DDPUntaggedTooLong, 0},
 		{"early, at the end", []step{{1, untagged(0, 1, 10, true), "x"}}, protocol.DDPUntaggedTooLong, 0},
 		{"early, no buffer left", []step{
-			{1, untagged(0, 2, 0, true), "x"}, {2, untagged(0, 3, 0, true), "x"}, {3, untagged(0, 4, 0, true), "x"},
+			{1, untagged(0, 2, 0, true), "x"},
+			{2, untagged(0, 3, 0, true), "x"},
+			{3, untagged(0, 4, 0, true), "x"},
 			{4, untagged(0, 5, 0, true), "x"},
 		}, protocol.DDPUntaggedNoBuffer, 3},
 		{"early, MSN just outside the window", []step{{7, untagged(0, 9, 0, true), ""}}, protocol.DDPUntaggedMSN, 0},

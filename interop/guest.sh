@@ -99,6 +99,15 @@ unpack_root() { # the guest's root from debs/, without documentation
 	install -m 755 "$here/guest/agent" root/agent
 }
 
+# Compiled with the headers and against the libraries that the guest's own
+# packages came with: nothing need be installed here, and the versions agree.
+build_peer() { # from libibverbs-dev and librdmacm-dev beside debs/
+	local deb lib=root/usr/lib/x86_64-linux-gnu
+	for deb in lib{ibverbs,rdmacm}-dev_*.deb; do dpkg-deb -x "$deb" dev; done
+	gcc -std=gnu11 -O1 -Wall -Wextra -Idev/usr/include -o root/usr/bin/verbs-peer "$here/guest/verbs-peer.c" \
+		"$lib/libibverbs.so.1" "$lib/librdmacm.so.1" "-Wl,-rpath-link,$lib" >peer.log 2>&1 || fail "verbs-peer does not compile: $(tail -5 peer.log)"
+}
+
 # siw has its settings as constants. One module with them as parameters serves
 # every variant, and the driver's code stays as it is otherwise.
 open_parameter() { # DIRECTORY NAME TYPE VARIABLE
@@ -157,9 +166,10 @@ build() {
 	version=$(newest "linux-image-$kernel")
 	install_tools "${build_packages[@]}" "linux-headers-$kernel"
 	fetch_guest_packages
-	apt-get download -qq -o APT::Sandbox::User= "linux-image-$kernel" "linux-source-$series=$version" >apt.log 2>&1 ||
-		fail "cannot fetch the kernel $kernel and its source: $(tail -3 apt.log)"
+	apt-get download -qq -o APT::Sandbox::User= "linux-image-$kernel" "linux-source-$series=$version" libibverbs-dev librdmacm-dev >apt.log 2>&1 ||
+		fail "cannot fetch the kernel $kernel, its source, or the headers of libibverbs: $(tail -3 apt.log)"
 	unpack_root
+	build_peer
 	build_siw "$kernel" linux-source-*.deb
 	unpack_kernel "$kernel" linux-image-*.deb
 	(cd root && find . -print0 | cpio --null --create --format=newc --owner=0:0 --quiet) >image.cpio

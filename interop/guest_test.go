@@ -23,7 +23,7 @@ const (
 	guestAddr = "10.0.2.15" // the guest, as it sees itself
 	hostAddr  = "10.0.2.2"  // 127.0.0.1 of this machine, as the guest sees it
 
-	guestPorts     = 32 // that can be reached from here, for each guest
+	guestPorts     = 64 // that can be reached from here, for each guest
 	firstGuestPort = 7001
 
 	commandTime = 60 * time.Second // for one program in the guest; emulation is slow
@@ -111,6 +111,12 @@ func (g *Guest) down(t *testing.T) {
 	if out, err := exec.Command("./guest.sh", "down", "--run", g.dir).CombinedOutput(); err != nil {
 		t.Errorf("guest.sh down: %v\n%s", err, out)
 	}
+}
+
+// broken reports whether the guest's kernel has failed.
+func (g *Guest) broken() bool {
+	console, err := os.ReadFile(filepath.Join(g.dir, "console"))
+	return err == nil && bytes.Contains(console, []byte("kernel BUG"))
 }
 
 func guestScript(t *testing.T, args ...string) *exec.Cmd {

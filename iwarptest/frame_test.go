@@ -49,27 +49,39 @@ var frames = []struct {
 	hex    string
 }{
 	{
-		"hello", iwarptest.Framer{}, iwarptest.Send(1, []byte("hello")),
+		"hello",
+		iwarptest.Framer{},
+		iwarptest.Send(1, []byte("hello")),
 		"0017 4143 00000000 00000000 00000001 00000000 68656c6c6f 000000 b990b10c",
 	},
 	{
-		"hello without CRC", iwarptest.Framer{NoCRC: true}, iwarptest.Send(1, []byte("hello")),
+		"hello without CRC",
+		iwarptest.Framer{NoCRC: true},
+		iwarptest.Send(1, []byte("hello")),
 		"0017 4143 00000000 00000000 00000001 00000000 68656c6c6f 000000 00000000",
 	},
 	{
-		"hello with the first Marker", iwarptest.Framer{Markers: true}, iwarptest.Send(1, []byte("hello")),
+		"hello with the first Marker",
+		iwarptest.Framer{Markers: true},
+		iwarptest.Send(1, []byte("hello")),
 		"00000000 0017 4143 00000000 00000000 00000001 00000000 68656c6c6f 000000 7a61e971",
 	},
 	{
-		"figure 5", iwarptest.Framer{Markers: true}, iwarptest.Send(1, make([]byte, 24)),
+		"figure 5",
+		iwarptest.Framer{Markers: true},
+		iwarptest.Send(1, make([]byte, 24)),
 		"00000000 002a 4143 00000000 00000000 00000001 00000000" + strings.Repeat("00", 24) + "52239983",
 	},
 	{
-		"figure 6", iwarptest.Framer{Markers: true, Pos: 0x1ec}, iwarptest.Send(2, make([]byte, 24)),
+		"figure 6",
+		iwarptest.Framer{Markers: true, Pos: 0x1ec},
+		iwarptest.Send(2, make([]byte, 24)),
 		"002a 4143 00000000 00000000 00000002 00000000 00000014" + strings.Repeat("00", 24) + "84925898",
 	},
 	{
-		"empty ULPDU", iwarptest.Framer{NoCRC: true}, nil,
+		"empty ULPDU",
+		iwarptest.Framer{NoCRC: true},
+		nil,
 		"0000 0000 00000000",
 	},
 }

@@ -281,7 +281,7 @@ func TestPipeReadSizes(t *testing.T) {
 func TestPipeShortWrite(t *testing.T) {
 	a, b := iwarptest.Pipe(&iwarptest.PipeConfig{MaxWrite: 4})
 	n, err := a.Write([]byte("012345"))
-	if n != 4 || err != io.ErrShortWrite { //nolint:errorlint // bare by contract
+	if n != 4 || err != io.ErrShortWrite { // bare by contract
 		t.Errorf("got %d, %v, want 4 octets and io.ErrShortWrite", n, err)
 	}
 	mustWrite(t, a, "45")

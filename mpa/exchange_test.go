@@ -50,25 +50,6 @@ func readRequest(ctx context.Context, nc *memConn, max ...int) chan inResult {
 	return ch
 }
 
-// establish runs a whole exchange between a and b.
-func establish(t *testing.T, a, b *memConn, ini, res *Options) (*Conn, *Conn) {
-	t.Helper()
-	ch := initiate(t.Context(), a, ini)
-	in, err := ReadRequest(t.Context(), b, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	rc, err := in.Accept(t.Context(), res)
-	if err != nil {
-		t.Fatal(err)
-	}
-	r := <-ch
-	if r.err != nil {
-		t.Fatal(r.err)
-	}
-	return r.c, rc
-}
-
 func wantClosed(t *testing.T, c *memConn, want bool) {
 	t.Helper()
 	if c.closed() != want {
@@ -368,7 +349,7 @@ func TestCancelUnblocks(t *testing.T) {
 	cause := errors.New("changed my mind")
 	synctest.Test(t, func(t *testing.T) {
 		// Blocked in Read.
-		a, b := memPipe()
+		_, b := memPipe()
 		ctx, cancel := context.WithCancelCause(t.Context())
 		ch := readRequest(ctx, b)
 		synctest.Wait()
@@ -378,7 +359,7 @@ func TestCancelUnblocks(t *testing.T) {
 			t.Errorf("%v, want the cause in it", r.err)
 		}
 		// Blocked in Write.
-		a, b = memPipe()
+		a, _ := memPipe()
 		a.window = 5
 		ctx, cancel = context.WithCancelCause(t.Context())
 		ch2 := initiate(ctx, a, nil)

@@ -5,10 +5,11 @@ import (
 	"errors"
 	"testing"
 
+	"pgregory.net/rapid"
+
 	"github.com/go-iwarp/iwarp/iwarptest"
 	"github.com/go-iwarp/iwarp/protocol"
 	"github.com/go-iwarp/iwarp/rdmap"
-	"pgregory.net/rapid"
 )
 
 // scribble is what the test writes over memory that is the caller's again. It

@@ -176,39 +176,48 @@ var segments = []struct {
 }{
 	{
 		"write", "c140 11223344 0000000000001000 646972656374206461746120 21",
-		ddp.Header{Tagged: true, Last: true, Version: 1, STag: 0x11223344, TO: 0x1000}, rdmap.OpWrite, "direct data !",
+		ddp.Header{Tagged: true, Last: true, Version: 1, STag: 0x11223344, TO: 0x1000},
+		rdmap.OpWrite, "direct data !",
 	},
 	{
 		"zero-length write", "c140 00000001 0000000000000000",
-		ddp.Header{Tagged: true, Last: true, Version: 1, STag: 1}, rdmap.OpWrite, "",
+		ddp.Header{Tagged: true, Last: true, Version: 1, STag: 1},
+		rdmap.OpWrite, "",
 	},
 	{
 		"read response", "c142 aabbcc01 0000000000002000 000102",
-		ddp.Header{Tagged: true, Last: true, Version: 1, STag: 0xaabbcc01, TO: 0x2000}, rdmap.OpReadResponse, "\x00\x01\x02",
+		ddp.Header{Tagged: true, Last: true, Version: 1, STag: 0xaabbcc01, TO: 0x2000},
+		rdmap.OpReadResponse, "\x00\x01\x02",
 	},
 	{
 		"send", "4143 00000000 00000000 00000001 00000000 68656c6c6f",
-		ddp.Header{Last: true, Version: 1, MSN: 1}, rdmap.OpSend, "hello",
+		ddp.Header{Last: true, Version: 1, MSN: 1},
+		rdmap.OpSend, "hello",
 	},
 	{
 		"send with invalidate", "4144 11223344 00000000 00000003 00000000 627965",
-		ddp.Header{Last: true, Version: 1, ULP32: 0x11223344, MSN: 3}, rdmap.OpSendInvalidate, "bye",
+		ddp.Header{Last: true, Version: 1, ULP32: 0x11223344, MSN: 3},
+		rdmap.OpSendInvalidate, "bye",
 	},
 	{
 		"send with SE", "4145 00000000 00000000 00000004 00000000 64696e67",
-		ddp.Header{Last: true, Version: 1, MSN: 4}, rdmap.OpSendSolicited, "ding",
+		ddp.Header{Last: true, Version: 1, MSN: 4},
+		rdmap.OpSendSolicited, "ding",
 	},
 	{
 		"send with SE and invalidate", "4146 55667788 00000000 00000005 00000000 646f6e67",
-		ddp.Header{Last: true, Version: 1, ULP32: 0x55667788, MSN: 5}, rdmap.OpSendSolicitedInvalidate, "dong",
+		ddp.Header{Last: true, Version: 1, ULP32: 0x55667788, MSN: 5},
+		rdmap.OpSendSolicitedInvalidate, "dong",
 	},
 	{
 		"immediate", "4148 00000000 00000000 00000006 00000000 0102030405060708",
-		ddp.Header{Last: true, Version: 1, MSN: 6}, rdmap.OpImmediate, "\x01\x02\x03\x04\x05\x06\x07\x08",
+		ddp.Header{Last: true, Version: 1, MSN: 6},
+		rdmap.OpImmediate, "\x01\x02\x03\x04\x05\x06\x07\x08",
 	},
 	{
 		"immediate with SE", "4149 00000000 00000000 00000007 00000000 1112131415161718",
-		ddp.Header{Last: true, Version: 1, MSN: 7}, rdmap.OpImmediateSolicited, "\x11\x12\x13\x14\x15\x16\x17\x18",
+		ddp.Header{Last: true, Version: 1, MSN: 7},
+		rdmap.OpImmediateSolicited, "\x11\x12\x13\x14\x15\x16\x17\x18",
 	},
 }
 

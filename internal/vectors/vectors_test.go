@@ -408,7 +408,7 @@ func TestTerminateReceived(t *testing.T) {
 		p.WantEOF("no answer to a Terminate")
 		p.CloseWrite()
 		<-c.Done()
-		if err := c.Err(); err == nil || err == io.EOF { //nolint:errorlint // a bare io.EOF would be a graceful end
+		if err := c.Err(); err == nil || err == io.EOF { // a bare io.EOF would be a graceful end
 			t.Errorf("error %v", err)
 		}
 	})

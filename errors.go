@@ -26,6 +26,12 @@ var (
 	ErrRecvQueueFull = errors.New("iwarp: receive queue full")
 	// ErrCQFull: the completion queue has no room for another completion.
 	ErrCQFull = errors.New("iwarp: completion queue full")
+	// ErrClosed: this end has closed the connection and takes no more work. It is
+	// [net.ErrClosed] too.
+	ErrClosed = rdmap.ErrClosed
+	// ErrPeerClosed: the peer has closed its half, so that an operation that needs
+	// its answer cannot complete.
+	ErrPeerClosed = rdmap.ErrPeerClosed
 	// ErrFlushed is in the error of a work request that the end of its connection
 	// cut short, beside the reason.
 	ErrFlushed = rdmap.ErrFlushed

@@ -201,7 +201,7 @@ func (q *QP) postRecv(wr *RecvWR) error {
 // PostSend posts send work requests, in order, and starts sending. It does not
 // wait for the peer or the network. The first that cannot be posted ends the
 // list and is named by a *[PostError], whose cause is [ErrSendQueueFull],
-// [ErrCQFull], [ErrNotConnected], [ErrInvalidWR], or [rdmap.ErrClosed] after
+// [ErrCQFull], [ErrNotConnected], [ErrInvalidWR], or [ErrClosed] after
 // Close or CloseWrite. On a connection that has failed, requests are accepted
 // and complete at once, with ErrFlushed.
 func (q *QP) PostSend(wrs ...SendWR) error {

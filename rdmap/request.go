@@ -3,6 +3,7 @@ package rdmap
 import (
 	"errors"
 	"fmt"
+	"net"
 
 	"github.com/go-iwarp/iwarp/ddp"
 )
@@ -108,7 +109,7 @@ var (
 	ErrPeerClosed = errors.New("iwarp: connection half-closed by the peer")
 	// ErrClosed: the stream was closed by this end and takes no more requests
 	// (RFC 5041 section 6.2.1).
-	ErrClosed = errors.New("iwarp: stream closed for sending")
+	ErrClosed = fmt.Errorf("iwarp: stream closed for sending: %w", net.ErrClosed)
 	// ErrInvalidRequest is in every error that names a bad field of a Request.
 	ErrInvalidRequest = errors.New("iwarp: invalid work request")
 )

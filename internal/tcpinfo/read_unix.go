@@ -12,7 +12,7 @@ const CanRead = true
 // of the stream.
 func TryRead(fd uintptr, b []byte) (n int, again bool, err error) {
 	for {
-		n, err = unix.Read(int(fd), b)
+		n, err = read(fd, b)
 		acquired()
 		switch err {
 		case nil:

@@ -242,16 +242,20 @@ func (q *CQ) release(n int) {
 	q.mu.Unlock()
 }
 
-// push puts a completion into the entry reserved for it.
+// push puts a completion into the entry reserved for it. Whoever waits is woken
+// without the lock, or would run into it.
 func (q *CQ) push(c *Completion) {
 	q.mu.Lock()
-	defer q.mu.Unlock()
 	q.reserved--
 	q.ring[(q.head+q.count)%len(q.ring)] = *c
 	q.count++
-	signal(q.ready)
-	if q.armed == armedAny || q.armed == armedSolicited && (c.Solicited || c.Err != nil) {
+	event := q.armed == armedAny || q.armed == armedSolicited && (c.Solicited || c.Err != nil)
+	if event {
 		q.armed = disarmed
+	}
+	q.mu.Unlock()
+	signal(q.ready)
+	if event {
 		signal(q.events)
 	}
 }

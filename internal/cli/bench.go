@@ -155,6 +155,9 @@ func (c *benchCmd) Run(ctx context.Context, out *output) error {
 	if c.Server != nil {
 		addr = string(*c.Server)
 	} else {
+		if !c.One {
+			shareProcessors()
+		}
 		local, stop, err := c.otherEnd(ctx)
 		if err != nil {
 			return err

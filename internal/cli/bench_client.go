@@ -9,7 +9,9 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"runtime"
 	"runtime/pprof"
+	"strconv"
 	"time"
 
 	"github.com/go-iwarp/iwarp"
@@ -38,6 +40,7 @@ func (c *benchCmd) otherEnd(ctx context.Context) (addr string, stop func(), err 
 	}
 	cmd := exec.CommandContext(ctx, exe, c.childArgs()...)
 	cmd.Args[0] = os.Args[0]
+	cmd.Env = append(os.Environ(), procsEnv+"="+strconv.Itoa(runtime.GOMAXPROCS(0)))
 	cmd.Stderr = os.Stderr
 	stdin, err := cmd.StdinPipe()
 	if err != nil {
@@ -67,6 +70,18 @@ func (c *benchCmd) otherEnd(ctx context.Context) (addr string, stop func(), err 
 	}
 	stop()
 	return "", nil, fmt.Errorf("starting the other end: %w", errors.Join(err, errors.New("it does not say where it listens")))
+}
+
+// procsEnv is Go's variable for the number of threads that run at once.
+const procsEnv = "GOMAXPROCS"
+
+// shareProcessors leaves half of the processors to the other end, unless told
+// otherwise: two processes that each believe that they have them all keep waking
+// threads where the other one runs. It holds for the baseline too.
+func shareProcessors() {
+	if os.Getenv(procsEnv) == "" {
+		runtime.GOMAXPROCS(max(1, runtime.GOMAXPROCS(0)/2))
+	}
 }
 
 // otherEndHere runs the other end in this process.

@@ -23,7 +23,7 @@ type machine struct {
 
 func thisMachine() machine {
 	return machine{
-		Go: runtime.Version(), OS: runtime.GOOS, Arch: runtime.GOARCH, CPUs: runtime.GOMAXPROCS(0),
+		Go: runtime.Version(), OS: runtime.GOOS, Arch: runtime.GOARCH, CPUs: runtime.NumCPU(),
 		Processor: processor(), Features: crc32c.Features(), Kernel: crc32c.Kernel(),
 	}
 }

@@ -60,9 +60,9 @@ func TestAttackGuessedSTags(t *testing.T) {
 	}
 
 	r := rand.New(rand.NewPCG(1, 2))
-	for range 50 {
-		synctest.Test(t, func(t *testing.T) {
-			v := connect(t, true)
+	for range 20 {
+		inEachSetting(t, func(t *testing.T, s setting) {
+			v := s.connect(t, true)
 			guess := r.Uint32()
 			v.p.Send(iwarptest.Write(guess, 1000, []byte("gotcha")), iwarptest.Write(v.stag(), 1000, []byte("gotcha")))
 			v.p.WantTerminate("the first guess", uint16(protocol.DDPTaggedInvalidSTag))
@@ -84,39 +84,42 @@ func TestAttackAfterRevocation(t *testing.T) {
 		"SetAccess":  func(mr *iwarp.MR) { _ = mr.SetAccess(iwarp.RemoteRead) },
 		"Rekey":      func(mr *iwarp.MR) { mr.Rekey(uint8(mr.STag()) + 1) },
 	} {
-		t.Run(name, func(t *testing.T) {
-			a, b := tcpPair(t, nil, nil)
-			mem := make([]byte, 64<<10)
-			mr := must(b.RegisterMR(mem, iwarp.RemoteWrite|iwarp.RemoteRead))(t)
-			defer mr.Close()
-			to := mr.Remote(0)
-			check(t, "Write", a.Write(testContext(t), pattern(len(mem)), to))
-			check(t, "Read", a.Read(testContext(t), make([]byte, 1), to))
-			var wg sync.WaitGroup
-			wg.Go(func() {
-				data := make([]byte, len(mem))
-				for i := 0; ; i++ {
-					for j := range data {
-						data[j] = byte(i)
-					}
-					if a.Write(t.Context(), data, to) != nil {
-						return
-					}
-				}
-			})
-			for range 100 {
-				runtime.Gosched()
-			}
-			revoke(mr)
-			then := bytes.Clone(mem) // the race detector looks on
-			wantDone(t, b)
-			if !bytes.Equal(mem, then) {
-				t.Error("the buffer has changed after the right was taken away")
-			}
-			wantCode(t, b.Err(), protocol.DDPTaggedInvalidSTag, false)
-			wg.Wait()
-		})
+		t.Run(name, func(t *testing.T) { overTCP(t, func(t *testing.T, s setting) { attackAfter(t, s, revoke) }) })
 	}
+}
+
+func attackAfter(t *testing.T, s setting, revoke func(mr *iwarp.MR)) {
+	a, b := tcpPair(t, s.config(nil), s.config(nil))
+	s.watch(t, b)
+	mem := make([]byte, 64<<10)
+	mr := must(b.RegisterMR(mem, iwarp.RemoteWrite|iwarp.RemoteRead))(t)
+	defer mr.Close()
+	to := mr.Remote(0)
+	check(t, "Write", a.Write(testContext(t), pattern(len(mem)), to))
+	check(t, "Read", a.Read(testContext(t), make([]byte, 1), to))
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		data := make([]byte, len(mem))
+		for i := 0; ; i++ {
+			for j := range data {
+				data[j] = byte(i)
+			}
+			if a.Write(t.Context(), data, to) != nil {
+				return
+			}
+		}
+	})
+	for range 100 {
+		runtime.Gosched()
+	}
+	revoke(mr)
+	then := bytes.Clone(mem) // the race detector looks on
+	wantDone(t, b)
+	if !bytes.Equal(mem, then) {
+		t.Error("the buffer has changed after the right was taken away")
+	}
+	wantCode(t, b.Err(), protocol.DDPTaggedInvalidSTag, false)
+	wg.Wait()
 }
 
 // An STag of somebody else, learned from wherever: no operation reaches it, and
@@ -135,8 +138,8 @@ func TestAttackForeignSTag(t *testing.T) {
 	} {
 		for _, shared := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s/shared %t", name, shared), func(t *testing.T) {
-				synctest.Test(t, func(t *testing.T) {
-					v := connect(t, true)
+				inEachSetting(t, func(t *testing.T, s setting) {
+					v := s.connect(t, true)
 					a, b := bystanders(t, v.c.PD().Device())
 					g := newGuarded(8)
 					access := iwarp.RemoteRead | iwarp.RemoteWrite | iwarp.RemoteAtomic
@@ -168,12 +171,12 @@ func TestAttackForeignSTag(t *testing.T) {
 // one of them, who uses it rightly otherwise.
 // Shows: RDMAP-8.1.1-07, RDMAP-5.3-13
 func TestAttackInvalidateShared(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	inEachSetting(t, func(t *testing.T, s setting) {
 		d := newDevice(t, nil)
 		pd := must(d.AllocPD())(t)
 		mr := must(pd.RegisterMR(make([]byte, 8), iwarp.RemoteWrite, nil))(t)
 		defer mr.Close()
-		v, p := serverOfPeer(t, &iwarp.Config{PD: pd})
+		v, p := s.server(t, &iwarp.Config{PD: pd})
 		x, y := pipe(nil)
 		a, b := startOn(t, x, y, nil, &iwarp.Config{PD: pd})
 		p.Send(iwarptest.Write(uint32(mr.STag()), 0, []byte("fine")), iwarptest.SendInvalidate(1, uint32(mr.STag()), nil))
@@ -194,8 +197,8 @@ func TestAttackInvalidateShared(t *testing.T) {
 // A Read Response that does not end, for one octet that was asked for.
 // Shows: RDMAP-5.2.2-05, DDP-7.1-09
 func TestAttackEndlessResponse(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		v, p := clientOfPeer(t, nil)
+	inEachSetting(t, func(t *testing.T, s setting) {
+		v, p := s.client(t, nil)
 		g := newGuarded(1)
 		check(t, "PostSend", v.QP().PostSend(iwarp.SendWR{Op: iwarp.OpRead, SG: [][]byte{g.mem}}))
 		req := p.Frame("the Request")
@@ -215,8 +218,8 @@ func TestAttackEndlessResponse(t *testing.T) {
 // a last segment, and empty Writes without end, take time and nothing else.
 // Shows: DDP-7.1-05, RDMAP-5.1-04
 func TestAttackEndlessMessages(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		v := connect(t, true)
+	inEachSetting(t, func(t *testing.T, s setting) {
+		v := s.connect(t, true)
 		for i := range uint32(12) {
 			v.p.Send(iwarptest.Untagged(3, false, 0, 0, 2, 10*i, make([]byte, 10)))
 		}
@@ -226,7 +229,7 @@ func TestAttackEndlessMessages(t *testing.T) {
 		wantDone(t, v.c)
 	})
 	synctest.Test(t, func(t *testing.T) {
-		v := connect(t, true)
+		v := settings[0].connect(t, true)
 		wantRecv(t, v.c, "a good message")
 		var batch [][]byte
 		for range 500 {
@@ -252,9 +255,9 @@ func TestAttackEndlessMessages(t *testing.T) {
 // Shows: MPA-4.4-14, MPA-8-02, DDP-3-06
 func TestAttackInjectedOctets(t *testing.T) {
 	for seed := range uint64(60) {
-		synctest.Test(t, func(t *testing.T) {
+		inEachSetting(t, func(t *testing.T, s setting) {
 			r := rand.New(rand.NewPCG(seed, 1))
-			v := connect(t, seed%2 == 0)
+			v := s.connect(t, seed%2 == 0)
 			wantRecv(t, v.c, "a good message")
 			var stream []byte
 			for i := range uint32(4) {
@@ -327,9 +330,10 @@ func TestAttackStaleData(t *testing.T) {
 			t.Errorf("a message of %d octets brought %q", n, buf[:n+10])
 		}
 	}
-	synctest.Test(t, func(t *testing.T) {
-		v := connect(t, true)
+	inEachSetting(t, func(t *testing.T, s setting) {
+		v := s.connect(t, true)
 		copy(v.g.mem, secret)
+		v.grant(t)
 		// 3 octets of it, whose FPDU is padded: the peer reads strictly.
 		v.p.Send(iwarptest.ReadRequest(1, 7, 0, 3, v.stag(), 1000))
 		v.p.WantFrame("three octets", iwarptest.ReadResponse(7, 0, secret[:3]))

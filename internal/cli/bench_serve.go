@@ -70,7 +70,7 @@ func (c *benchCmd) serve(ctx context.Context, out *output) error {
 		}
 		defer stop()
 	}
-	return c.serveOn(ctx, ln, cfg)
+	return c.serveTelling(ctx, ln, cfg, func(err error) { out.emit(newErrorEvent(err)) })
 }
 
 // benchListening tells where the server is.
@@ -84,21 +84,40 @@ func (e benchListening) text() string { return "listening on " + e.Address }
 
 // serveOn serves until ctx ends, and closes ln.
 func (c *benchCmd) serveOn(ctx context.Context, ln net.Listener, cfg *iwarp.Config) error {
+	return c.serveTelling(ctx, ln, cfg, func(error) {})
+}
+
+// serveTelling is serveOn that tells why it pauses: Accept has failed in a way that
+// may pass.
+func (c *benchCmd) serveTelling(ctx context.Context, ln net.Listener, cfg *iwarp.Config, tell func(error)) error {
 	s := &benchServer{benchCmd: c, cfg: cfg, sessions: map[uint32]*benchSession{}}
 	stop := context.AfterFunc(ctx, func() { _ = ln.Close() })
 	defer stop()
 	var wg sync.WaitGroup
 	defer wg.Wait()
+	defer ln.Close()
+	var pause time.Duration
 	for {
 		nc, err := ln.Accept()
-		if err != nil {
-			_ = ln.Close()
-			if ctx.Err() != nil {
-				return nil
-			}
-			return err
+		if err == nil {
+			pause = 0
+			wg.Go(func() { s.receive(ctx, nc) })
+			continue
 		}
-		wg.Go(func() { s.receive(ctx, nc) })
+		err = fmt.Errorf("taking connections: %w", err)
+		switch {
+		case ctx.Err() != nil:
+			return nil
+		case !passes(err):
+			return err
+		case pause == 0:
+			tell(err)
+		}
+		pause = min(max(2*pause, 5*time.Millisecond), time.Second)
+		select {
+		case <-time.After(pause):
+		case <-ctx.Done():
+		}
 	}
 }
 

@@ -68,8 +68,8 @@ const (
 	Good Level = iota
 	// Hostile: the kit breaks a rule. Afterwards a good connection must work.
 	Hostile
-	// Crasher is Hostile with what is known to have crashed an endpoint, a kernel
-	// perhaps. See [Options].Gentle.
+	// Crasher is Hostile, or good, with what is known to have crashed an endpoint, a
+	// kernel perhaps. See [Options].Gentle.
 	Crasher
 )
 

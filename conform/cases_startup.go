@@ -163,11 +163,12 @@ func replyCases() []*Case {
 func rejectCases() []*Case {
 	var all []*Case
 	for _, pd := range []struct {
-		id   string
-		data []byte
-	}{{"", nil}, {"-with-private-data", []byte("busy")}, {"-with-508-octets", make([]byte, 508)}} {
+		id    string
+		data  []byte
+		level Level
+	}{{"", nil, Hostile}, {"-with-private-data", []byte("busy"), Hostile}, {"-with-508-octets", make([]byte, 508), Crasher}} {
 		all = append(all, &Case{
-			ID: "reply/reject" + pd.id, Rules: rules("MPA-7.1.1-12 MPA-7.1.2-12 MPA-7.1.2-03 MPA-7.1.4.2-02"), Roles: Responder, Level: Hostile,
+			ID: "reply/reject" + pd.id, Rules: rules("MPA-7.1.1-12 MPA-7.1.2-12 MPA-7.1.2-03 MPA-7.1.4.2-02"), Roles: Responder, Level: pd.level,
 			Rule: "After a Reply with R=1 the initiator leaves MPA: it sends no FPDU, and closes or keeps TCP", Sends: "a Reply with R=1",
 			Legal: legal(end("RFC 5044 section 7.1.4.2"), sayLess("RFC 5044 section 7.1.2 rule 3")),
 			run: func(s *session) {

@@ -307,6 +307,11 @@ func (s *session) probe() outcome {
 	}
 	r := s.readZero()
 	o, _ := s.pump(s.timeout(), func() bool { return r.complete })
+	// A depth of 0 is legal too, and nothing has been said about it. 2/0/07 is what
+	// Linux siw makes of 0/2/07.
+	if o.kind == terminates && !s.their.block && s.k.o.ULP != Target && (o.code == 0x0207 || o.code == 0x2007) {
+		s.unclear("the peer refuses the kit's Read Request (%v): without the enhanced startup the depth is the programs' to agree on (RFC 6581 section 4.1)", o)
+	}
 	return o
 }
 

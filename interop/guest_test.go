@@ -116,7 +116,7 @@ func (g *Guest) down(t *testing.T) {
 // broken reports whether the guest's kernel has failed.
 func (g *Guest) broken() bool {
 	console, err := os.ReadFile(filepath.Join(g.dir, "console"))
-	return err == nil && bytes.Contains(console, []byte("kernel BUG"))
+	return err == nil && (bytes.Contains(console, []byte("kernel BUG")) || bytes.Contains(console, []byte("Oops:")))
 }
 
 func guestScript(t *testing.T, args ...string) *exec.Cmd {

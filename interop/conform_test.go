@@ -1,0 +1,139 @@
+package interop
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/go-iwarp/iwarp/conform"
+)
+
+// TestConformSiw runs the conformance kit against rping -s -P on siw, and logs
+// every case that fails, with a table by reason. siw's deviations do not fail the
+// test (docs/conform.md explains them): that no good connection can be had, or that
+// the kit judges too little, does. IWARP_CONFORM_RUN is a pattern of the cases to
+// run. It takes minutes, and a guest may be lost on the way: by hand only.
+func TestConformSiw(t *testing.T) {
+	wanted(t)
+	if os.Getenv("IWARP_CONFORM_SIW") == "" {
+		t.Skip("IWARP_CONFORM_SIW is not set: the conformance kit against siw runs by hand, see docs/conform.md")
+	}
+	opts := conform.Options{
+		ULP: conform.Rping, Gentle: true, Run: os.Getenv("IWARP_CONFORM_RUN"),
+		// rping -P takes one client at a time.
+		Parallel: 1, Timeout: 2 * time.Second, Patience: 15 * time.Second, Wait: 10 * time.Second,
+	}
+	left, err := conform.Select(&opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const guests = 12
+	results := map[conform.Status]int{}
+	passed, crashes, all := 0, 0, len(left)
+	for n := 1; len(left) > 0; n++ {
+		if n > guests {
+			t.Errorf("%d guests were not enough: %d cases are left, %s first", guests, len(left), left[0].ID)
+			break
+		}
+		g := Up(t, "default")
+		done, lost := conformGuest(t, g, opts, left)
+		for i := range done {
+			r := &done[i]
+			results[r.Status]++
+			if r.Status == conform.Pass {
+				passed++
+			}
+			if r.Status == conform.Fail || r.Status == conform.Inconclusive {
+				t.Logf("%s\t%s\t%s\t%v", r.Status, r.Case.ID, r.Reason, r.Case.Rules)
+			}
+		}
+		if lost != "" {
+			crashes++
+			console, _ := os.ReadFile(filepath.Join(g.dir, "console"))
+			t.Logf("guest %d was lost at %s: %s", n, lost, bugLine(console))
+		}
+		left = left[len(done):]
+		g.down(t)
+	}
+	t.Logf("%d cases: %d pass, %d fail, %d not applicable, %d inconclusive; guests lost: %d", all,
+		results[conform.Pass], results[conform.Fail], results[conform.NotApplicable], results[conform.Inconclusive], crashes)
+	if opts.Run == "" && passed < 100 {
+		t.Errorf("only %d cases passed: the kit, the guest or rping is broken", passed)
+	}
+}
+
+// conformGuest runs cases in their order, until the guest's kernel has failed. It
+// gives the results so far and the case, if any, at which that was.
+func conformGuest(t *testing.T, g *Guest, opts conform.Options, cases []*conform.Case) (done []conform.Result, lost string) {
+	t.Helper()
+	number, addr := g.Port(t)
+	server := g.Serve(t, number, fmt.Sprintf("rping -s -P -a %s -p %s", guestAddr, number))
+	connect := func(ctx context.Context) (net.Conn, error) {
+		nc, err := conform.Dial("tcp", addr)(ctx)
+		if err != nil {
+			return nil, err
+		}
+		return &settled{Conn: nc}, nil
+	}
+	for _, c := range cases {
+		one := opts
+		one.Run = "^" + regexp.QuoteMeta(c.ID) + "$"
+		r, err := conform.Run(t.Context(), connect, &one)
+		if err != nil {
+			if len(done) == 0 {
+				t.Fatalf("no good connection in a fresh guest: %v; rping printed:\n%s", err, server.Output())
+			}
+			return done, done[len(done)-1].Case.ID + " (no good connection afterwards)"
+		}
+		i := slices.IndexFunc(r.Results, func(r conform.Result) bool { return r.Case.ID == c.ID })
+		if i < 0 {
+			t.Fatalf("%s was not run", c.ID)
+		}
+		done = append(done, r.Results[i])
+		if g.broken() {
+			return done, c.ID
+		}
+		select {
+		case <-server.done:
+			return done, c.ID + " (rping ended)"
+		default:
+		}
+	}
+	return done, ""
+}
+
+// settled holds the third write and later ones, which follow Request and RTR, until
+// siw has surely reported the connection to its program: a mistake, or an end, before
+// that stops the kernel in a BUG of iwcm.c.
+type settled struct {
+	net.Conn
+	mu     sync.Mutex
+	writes int
+}
+
+func (c *settled) Write(p []byte) (int, error) {
+	c.mu.Lock()
+	c.writes++
+	if c.writes == 3 {
+		time.Sleep(60 * time.Millisecond)
+	}
+	c.mu.Unlock()
+	return c.Conn.Write(p)
+}
+
+func bugLine(console []byte) string {
+	for line := range strings.Lines(string(console)) {
+		if strings.Contains(line, "kernel BUG") || strings.Contains(line, "BUG:") || strings.Contains(line, "Oops") {
+			return strings.TrimSpace(line)
+		}
+	}
+	return "the console says nothing"
+}

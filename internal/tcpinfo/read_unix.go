@@ -17,7 +17,7 @@ func TryRead(fd uintptr, b []byte) (n int, again bool, err error) {
 		switch err {
 		case nil:
 			return n, false, nil
-		case unix.EINTR:
+		case unix.EINTR: //nolint:errorlint // an errno of the kernel, never wrapped
 		case unix.EAGAIN:
 			return 0, true, nil
 		default:

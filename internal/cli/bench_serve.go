@@ -96,29 +96,21 @@ func (c *benchCmd) serveTelling(ctx context.Context, ln net.Listener, cfg *iwarp
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	defer ln.Close()
-	var pause time.Duration
-	for {
+	var failures acceptFailures
+	for ctx.Err() == nil {
 		nc, err := ln.Accept()
 		if err == nil {
-			pause = 0
+			failures = 0
 			wg.Go(func() { s.receive(ctx, nc) })
 			continue
 		}
 		err = fmt.Errorf("taking connections: %w", err)
-		switch {
-		case ctx.Err() != nil:
-			return nil
-		case !passes(err):
+		if ctx.Err() == nil && !passes(err) {
 			return err
-		case pause == 0:
-			tell(err)
 		}
-		pause = min(max(2*pause, 5*time.Millisecond), time.Second)
-		select {
-		case <-time.After(pause):
-		case <-ctx.Done():
-		}
+		failures.pause(ctx, err, tell)
 	}
+	return nil
 }
 
 // receive sorts a connection in.

@@ -87,8 +87,8 @@ func (s *pingServer) run(ctx context.Context, addr string) error {
 
 // accept takes clients until ctx ends, which also closes ln.
 func (s *pingServer) accept(ctx context.Context, ln net.Listener, wg *sync.WaitGroup) error {
-	var pause time.Duration
-	for {
+	var failures acceptFailures
+	for ctx.Err() == nil {
 		select {
 		case s.slots <- struct{}{}:
 		case <-ctx.Done():
@@ -96,7 +96,7 @@ func (s *pingServer) accept(ctx context.Context, ln net.Listener, wg *sync.WaitG
 		}
 		nc, err := ln.Accept()
 		if err == nil {
-			pause = 0
+			failures = 0
 			wg.Go(func() {
 				s.client(ctx, nc)
 				<-s.slots
@@ -105,28 +105,13 @@ func (s *pingServer) accept(ctx context.Context, ln net.Listener, wg *sync.WaitG
 		}
 		<-s.slots
 		err = fmt.Errorf("taking clients: %w", err)
-		switch {
-		case ctx.Err() != nil:
-			return nil
-		case !passes(err):
+		if ctx.Err() == nil && !passes(err) {
 			_ = ln.Close()
 			return err
-		case pause == 0:
-			s.out.emit(newErrorEvent(err))
 		}
-		pause = min(max(2*pause, 5*time.Millisecond), time.Second)
-		select {
-		case <-time.After(pause):
-		case <-ctx.Done():
-		}
+		failures.pause(ctx, err, func(err error) { s.out.emit(newErrorEvent(err)) })
 	}
-}
-
-// passes tells an error of Accept that may pass, such as that no descriptor is
-// left, from one that does not.
-func passes(err error) bool {
-	var temporary interface{ Temporary() bool } // as net/http does
-	return errors.As(err, &temporary) && temporary.Temporary()
+	return nil
 }
 
 // client is the life of one connection.

@@ -333,7 +333,6 @@ func TestAttackStaleData(t *testing.T) {
 	inEachSetting(t, func(t *testing.T, s setting) {
 		v := s.connect(t, true)
 		copy(v.g.mem, secret)
-		v.grant(t)
 		// 3 octets of it, whose FPDU is padded: the peer reads strictly.
 		v.p.Send(iwarptest.ReadRequest(1, 7, 0, 3, v.stag(), 1000))
 		v.p.WantFrame("three octets", iwarptest.ReadResponse(7, 0, secret[:3]))

@@ -133,13 +133,6 @@ func attacks() []attack {
 	}
 }
 
-// grant gives the peer all rights to mr, behind what the test has done with its
-// memory: the race detector does not see the order that the network makes.
-func (v *victim) grant(t *testing.T) {
-	t.Helper()
-	check(t, "SetAccess", v.mr.SetAccess(iwarp.RemoteRead|iwarp.RemoteWrite|iwarp.RemoteAtomic))
-}
-
 // connect makes a victim with its hostile peer.
 func (s setting) connect(t *testing.T, server bool) *victim {
 	t.Helper()
@@ -187,7 +180,6 @@ func hostile(t *testing.T, a attack, v *victim) {
 	read := make(chan error, 1)
 	wantRecv(t, v.c, "a good message")
 	before := bytes.Clone(v.g.all)
-	v.grant(t)
 	a.send(v)
 	if !a.remote {
 		got := v.p.WantTerminate(a.name, uint16(a.code))

@@ -90,8 +90,8 @@ func (s setting) server(t *testing.T, cfg *iwarp.Config) (*iwarp.Conn, *iwarptes
 }
 
 // watch polls a completion queue of c, in which nothing comes, until c has ended,
-// if that is the setting: all that c receives, it receives in there. A test may
-// wait beside it.
+// if that is the setting: it, or now and then the receive goroutine, then receives
+// for c. A test may wait beside it.
 func (s setting) watch(t *testing.T, c *iwarp.Conn) {
 	if !s.polling {
 		return

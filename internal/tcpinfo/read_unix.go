@@ -13,7 +13,6 @@ const CanRead = true
 func TryRead(fd uintptr, b []byte) (n int, again bool, err error) {
 	for {
 		n, err = read(fd, b)
-		acquired()
 		switch err {
 		case nil:
 			return n, false, nil

@@ -2,6 +2,8 @@
 
 package tcpinfo
 
-import "golang.org/x/sys/unix"
+import "syscall"
 
-func read(fd uintptr, b []byte) (int, error) { return unix.Read(int(fd), b) }
+// The call of package syscall, unlike that of x/sys, tells the race detector of the
+// order that it makes with what net.Conn does.
+func read(fd uintptr, b []byte) (int, error) { return syscall.Read(int(fd), b) }

@@ -101,10 +101,10 @@ func (s *sender) sendmsg(fd uintptr) bool {
 	}
 }
 
-// call makes the system call, a plainer and cheaper one for a single piece. The
-// socket does not block, so that nothing is gained by telling Go's scheduler: it
-// would take the processor away after 20 us, which a large write lasts always, and
-// a thread more runs about to find nothing to do. See docs/performance.md.
+// call makes the system call, a plainer and cheaper one for a single piece. It is
+// raw, since the socket does not block: Go's scheduler, if told, takes the processor
+// away from calls of 20 us, as all large ones are, and wakes a thread that finds
+// nothing to do. See docs/performance.md.
 func (s *sender) call(fd uintptr) (int, unix.Errno) {
 	if s.msg.Iovlen == 1 {
 		n, _, errno := unix.RawSyscall6(unix.SYS_SENDTO, fd, uintptr(unsafe.Pointer(s.msg.Iov.Base)), uintptr(s.msg.Iov.Len), uintptr(s.flags), 0, 0)

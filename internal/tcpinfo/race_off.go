@@ -1,5 +1,0 @@
-//go:build unix && !(race && linux)
-
-package tcpinfo
-
-func acquired() {}

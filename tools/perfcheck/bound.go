@@ -18,6 +18,7 @@ import (
 	"github.com/go-iwarp/iwarp/internal/crc32c"
 	"github.com/go-iwarp/iwarp/internal/fastcopy"
 	"github.com/go-iwarp/iwarp/internal/tcpinfo"
+	"github.com/go-iwarp/iwarp/mpa"
 )
 
 // The bound is what iWARP asks for beyond TCP and nothing else: the CRC at both
@@ -25,10 +26,10 @@ import (
 // looked at, no queue is kept. What is lost below it is this library's doing.
 
 const (
-	boundFPDU  = 64788          // octets, and
-	boundBatch = 16 * boundFPDU // of them in a write, as the library does
-	boundRead  = 256 << 10      // octets of receive buffer
-	boundDest  = 1 << 20        // octets of the region
+	boundFPDU  = 2 + mpa.MaxULPDU + 2 + 4 // octets: the longest, with its PAD
+	boundBatch = 16 * boundFPDU           // of a write: about as the library does
+	boundRead  = 256 << 10                // of the receive buffer
+	boundDest  = 1 << 20                  // of the region
 	boundName  = "1 MiB Writes, bound: CRC at both ends and one copy, no more: of plain TCP"
 )
 

@@ -52,9 +52,12 @@ func TestPingForever(t *testing.T) {
 
 // An interrupt before the count is reached is one.
 func TestPingInterrupted(t *testing.T) {
+	asked := make(chan struct{})
 	addr := rpingServer(t, func(ctx context.Context, c *iwarp.Conn) error {
+		defer close(asked)
 		_, err := take(ctx, c)
 		if err == nil {
+			asked <- struct{}{}
 			<-c.Done()
 		}
 		return err
@@ -64,6 +67,7 @@ func TestPingInterrupted(t *testing.T) {
 	code := make(chan int)
 	go func() { code <- Main(ctx, []string{"ping", addr, "--count", "5"}, out, out) }()
 	out.await(t, "connected")
+	<-asked // else the reset may overtake the advert
 	cancel()
 	if c := <-code; c != ExitFailed {
 		t.Errorf("exit code %d:\n%s", c, out)

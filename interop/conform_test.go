@@ -16,21 +16,36 @@ import (
 	"github.com/go-iwarp/iwarp/conform"
 )
 
-// TestConformSiw runs the conformance kit against rping -s -P on siw, and logs
-// every case that fails, with a table by reason. siw's deviations do not fail the
-// test (docs/conform.md explains them): that no good connection can be had, or that
-// the kit judges too little, does. IWARP_CONFORM_RUN is a pattern of the cases to
-// run. It takes minutes, and a guest may be lost on the way: by hand only.
+// TestConformSiw runs the conformance kit against siw: as initiator against
+// rping -s -P, as responder for loops of rping -c. It logs every case that fails.
+// siw's deviations do not fail the test (docs/conform.md explains them): that no
+// good connection can be had, or that the kit judges too little, does.
+// IWARP_CONFORM_RUN is a pattern of the cases to run. It takes minutes, and guests
+// may be lost on the way: by hand only.
 func TestConformSiw(t *testing.T) {
 	wanted(t)
 	if os.Getenv("IWARP_CONFORM_SIW") == "" {
 		t.Skip("IWARP_CONFORM_SIW is not set: the conformance kit against siw runs by hand, see docs/conform.md")
 	}
-	opts := conform.Options{
-		ULP: conform.Rping, Gentle: true, Run: os.Getenv("IWARP_CONFORM_RUN"),
+	for _, variant := range []string{"default", "crc", "p2p"} {
 		// rping -P takes one client at a time.
-		Parallel: 1, Timeout: 2 * time.Second, Patience: 15 * time.Second, Wait: 10 * time.Second,
+		opts := conform.Options{
+			ULP: conform.Rping, Gentle: true, Run: os.Getenv("IWARP_CONFORM_RUN"),
+			Parallel: 1, Timeout: 2 * time.Second, Patience: 15 * time.Second, Wait: 10 * time.Second,
+		}
+		t.Run("initiator/"+variant, func(t *testing.T) {
+			conformSiw(t, variant, opts, 100, rpingServer)
+		})
+		opts.Role = conform.Responder
+		t.Run("responder/"+variant, func(t *testing.T) {
+			conformSiw(t, variant, opts, 50, rpingClients)
+		})
 	}
+}
+
+// conformSiw runs the cases in as many guests as it takes. connect gives the
+// connections with a guest.
+func conformSiw(t *testing.T, variant string, opts conform.Options, least int, connect func(*testing.T, *Guest) (conform.Connector, *Job)) {
 	left, err := conform.Select(&opts)
 	if err != nil {
 		t.Fatal(err)
@@ -43,8 +58,9 @@ func TestConformSiw(t *testing.T) {
 			t.Errorf("%d guests were not enough: %d cases are left, %s first", guests, len(left), left[0].ID)
 			break
 		}
-		g := Up(t, "default")
-		done, lost := conformGuest(t, g, opts, left)
+		g := Up(t, variant)
+		c, job := connect(t, g)
+		done, lost := conformGuest(t, g, c, job, opts, left)
 		for i := range done {
 			r := &done[i]
 			results[r.Status]++
@@ -65,31 +81,49 @@ func TestConformSiw(t *testing.T) {
 	}
 	t.Logf("%d cases: %d pass, %d fail, %d not applicable, %d inconclusive; guests lost: %d", all,
 		results[conform.Pass], results[conform.Fail], results[conform.NotApplicable], results[conform.Inconclusive], crashes)
-	if opts.Run == "" && passed < 100 {
+	if opts.Run == "" && passed < least {
 		t.Errorf("only %d cases passed: the kit, the guest or rping is broken", passed)
 	}
 }
 
-// conformGuest runs cases in their order, until the guest's kernel has failed. It
-// gives the results so far and the case, if any, at which that was.
-func conformGuest(t *testing.T, g *Guest, opts conform.Options, cases []*conform.Case) (done []conform.Result, lost string) {
-	t.Helper()
+// rpingServer starts rping -s in the guest.
+func rpingServer(t *testing.T, g *Guest) (conform.Connector, *Job) {
 	number, addr := g.Port(t)
-	server := g.Serve(t, number, fmt.Sprintf("rping -s -P -a %s -p %s", guestAddr, number))
+	dial := conform.Dial("tcp", addr)
 	connect := func(ctx context.Context) (net.Conn, error) {
-		nc, err := conform.Dial("tcp", addr)(ctx)
+		nc, err := dial(ctx)
 		if err != nil {
 			return nil, err
 		}
 		return &settled{Conn: nc}, nil
 	}
+	return connect, g.Serve(t, number, fmt.Sprintf("rping -s -P -a %s -p %s", guestAddr, number))
+}
+
+// rpingClients starts loops of rping -c in the guest.
+func rpingClients(t *testing.T, g *Guest) (conform.Connector, *Job) {
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { closeQuietly(ln) })
+	// A client whose peer is silent may wait for it without end.
+	loops := fmt.Sprintf("for _ in 1 2 3 4; do while :; do timeout 20 rping -c -a %s -p %s -C 1; sleep 0.05; done & done; wait", hostAddr, port(ln.Addr().String()))
+	return conform.Accept(ln), g.Start(t, loops+" > /dev/null 2>&1")
+}
+
+// conformGuest runs cases in their order, until the guest's kernel has failed or
+// what connects there has ended. It gives the results so far and the case, if any,
+// at which that was.
+func conformGuest(t *testing.T, g *Guest, connect conform.Connector, job *Job, opts conform.Options, cases []*conform.Case) (done []conform.Result, lost string) {
+	t.Helper()
 	for _, c := range cases {
 		one := opts
 		one.Run = "^" + regexp.QuoteMeta(c.ID) + "$"
 		r, err := conform.Run(t.Context(), connect, &one)
 		if err != nil {
 			if len(done) == 0 {
-				t.Fatalf("no good connection in a fresh guest: %v; rping printed:\n%s", err, server.Output())
+				t.Fatalf("no good connection in a fresh guest: %v; rping printed:\n%s", err, job.Output())
 			}
 			return done, done[len(done)-1].Case.ID + " (no good connection afterwards)"
 		}
@@ -102,7 +136,7 @@ func conformGuest(t *testing.T, g *Guest, opts conform.Options, cases []*conform
 			return done, c.ID
 		}
 		select {
-		case <-server.done:
+		case <-job.done:
 			return done, c.ID + " (rping ended)"
 		default:
 		}

@@ -39,6 +39,10 @@ type conformCmd struct {
 	Rev     revision `default:"2" placeholder:"1|2" help:"Revision of MPA to ask for, where a case does not care (default 2)."`
 	CRC     onOff    `name:"crc" default:"on" placeholder:"on|off" help:"Ask for CRC32c, where a case does not care (default on)."`
 	Markers bool     `help:"Ask the peer for Markers, in every case."`
+
+	RTR *rtrSet `name:"rtr" placeholder:"write,read,send|none" help:"With --target and --target-dial: kinds of Ready To Receive message that it supports (default all three); none for client-server connections."`
+	IRD depth   `name:"ird" placeholder:"N" help:"With --target and --target-dial: RDMA Reads that it serves at once (default 32; 16383 is left out of the negotiation)."`
+	ORD depth   `name:"ord" placeholder:"N" help:"With --target and --target-dial: RDMA Reads that it has under way at once (default 32)."`
 }
 
 // ulp is the flag --ulp.
@@ -86,6 +90,8 @@ func (c *conformCmd) Validate() error {
 		return errors.New("expected HOST:PORT of a responder, or --serve, --target, --target-dial or --list")
 	case c.Initiator && c.Peer == nil && !c.List:
 		return errors.New("--initiator: needs HOST:PORT")
+	case c.Target == nil && c.TargetDial == nil && (c.RTR != nil || c.IRD != 0 || c.ORD != 0):
+		return errors.New("--rtr, --ird, --ord: they are the target's, and need --target or --target-dial")
 	case c.Parallel < 1:
 		return fmt.Errorf("--parallel %d: 1 or more", c.Parallel)
 	}
@@ -151,15 +157,14 @@ func listen(ctx context.Context, addr address) (net.Listener, error) {
 
 // target is --target and --target-dial.
 func (c *conformCmd) target(ctx context.Context, out *output) error {
-	cfg := &iwarp.Config{Revision: int(c.Rev), Markers: c.Markers, RTR: iwarp.RTRSend | iwarp.RTRWrite | iwarp.RTRRead}
-	if c.CRC == off {
-		dev, err := iwarp.NewDevice(&iwarp.DeviceConfig{CRCSuppression: &iwarp.CRCSuppression{Protection: "what the administrator who said --crc off relies on"}})
-		if err != nil {
-			return err
-		}
-		cfg.Device = dev
+	dev, err := newDevice(c.CRC, c.IRD, c.ORD)
+	if err != nil {
+		return err
 	}
-	t, err := target.New(cfg)
+	t, err := target.New(&iwarp.Config{
+		Device: dev, Revision: int(c.Rev), Markers: c.Markers, IRD: int(c.IRD), ORD: int(c.ORD),
+		RTR: iwarp.RTR(or(c.RTR, rtrSet(iwarp.RTRSend|iwarp.RTRWrite|iwarp.RTRRead))),
+	})
 	if err != nil {
 		return err
 	}

@@ -187,6 +187,8 @@ func TestConformUsage(t *testing.T) {
 		"127.0.0.1:1 --run (":         "run pattern",
 		"127.0.0.1:1 --ulp smb":       "raw, rping or target",
 		"127.0.0.1:1 --parallel 0":    "--parallel 0",
+		"127.0.0.1:1 --rtr none":      "--rtr, --ird, --ord: they are the target's",
+		"--serve :0 --ord 0":          "--rtr, --ird, --ord: they are the target's",
 		"127.0.0.1:1 --timeout never": "a duration above 0",
 	} {
 		out := newLines()

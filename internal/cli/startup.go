@@ -63,18 +63,23 @@ func (f *startupFlags) announce(out *output) {
 	}
 }
 
-// config makes the configuration of connections, with a device of their own.
-func (f *startupFlags) config() (*iwarp.Config, error) {
+// newDevice makes a device that allows what the flags ask for.
+func newDevice(crc onOff, depths ...depth) (*iwarp.Device, error) {
 	dc := &iwarp.DeviceConfig{}
-	for _, d := range [...]depth{f.IRD, f.ORD} {
+	for _, d := range depths {
 		if d <= maxDepth {
 			dc.MaxRead = max(dc.MaxRead, int(d), 1024)
 		}
 	}
-	if f.CRC == off {
+	if crc == off {
 		dc.CRCSuppression = &iwarp.CRCSuppression{Protection: "what the administrator who said --crc off relies on"}
 	}
-	dev, err := iwarp.NewDevice(dc)
+	return iwarp.NewDevice(dc)
+}
+
+// config makes the configuration of connections, with a device of their own.
+func (f *startupFlags) config() (*iwarp.Config, error) {
+	dev, err := newDevice(f.CRC, f.IRD, f.ORD)
 	if err != nil {
 		return nil, err
 	}

@@ -10,12 +10,17 @@
 // Usage:
 //
 //	mutants [-n 20 [-seed S]] [-run PATTERN] [-p 2] [-list] [-all] [-report FILE]
+//	mutants -conform [-n 20 [-seed S]] [-run PATTERN] [-p 2] [-report FILE]
 //
 // It first runs the tests without a mutant, which must pass, and then each mutant.
 // Exit code 1 if one survives or does not apply any more. -n takes that many at
 // random, by the seed that it prints. -all goes on after the first package that
 // notices and lists the claims that did not. -report writes a table of all mutants
 // as Markdown.
+//
+// With -conform the mutants are the endpoint that "iwarp conform" tests, in both
+// roles, and what is looked for are the kit's cases that can fail: exit code 1 if
+// there is one that no mutant makes fail. The report lists them all.
 package main
 
 import (
@@ -41,6 +46,7 @@ func main() {
 	pattern := flag.String("run", "", "only the mutants whose name or ids match the `pattern`")
 	flag.IntVar(&o.parallel, "p", 2, "mutants at a time")
 	flag.DurationVar(&o.timeout, "timeout", time.Minute, "for the tests of one package; a mutant that hangs them is noticed")
+	kit := flag.Bool("conform", false, "let iwarp conform judge, not the tests")
 	list := flag.Bool("list", false, "list the mutants and do not run them")
 	flag.BoolVar(&o.all, "all", false, "run every claim, and list those that do not notice")
 	flag.StringVar(&o.report, "report", "", "write a table to the `file`")
@@ -64,7 +70,11 @@ func main() {
 		fmt.Println(len(mutants), "mutants")
 		return
 	}
-	bad, err := run(ctx, &o, mutants)
+	judge := run
+	if *kit {
+		judge = runKit
+	}
+	bad, err := judge(ctx, &o, mutants)
 	if err != nil {
 		fatal(err)
 	}
@@ -137,26 +147,16 @@ func run(ctx context.Context, o *options, mutants []*mutant) (bad int, err error
 		return 0, err
 	}
 	fmt.Printf("the tests pass without a mutant (%v)\n", time.Since(start).Round(time.Second))
-	var wg sync.WaitGroup
 	var mu sync.Mutex
-	slots := make(chan struct{}, max(1, o.parallel))
-	for _, m := range mutants {
-		wg.Go(func() {
-			slots <- struct{}{}
-			defer func() { <-slots }()
-			if ctx.Err() != nil {
-				return
-			}
-			m.run(ctx, o, dir)
-			mu.Lock()
-			defer mu.Unlock()
-			fmt.Println(m.line())
-			if !m.killed() {
-				bad++
-			}
-		})
-	}
-	wg.Wait()
+	each(ctx, o.parallel, mutants, func(m *mutant) {
+		m.run(ctx, o, dir)
+		mu.Lock()
+		defer mu.Unlock()
+		fmt.Println(m.line())
+		if !m.killed() {
+			bad++
+		}
+	})
 	if ctx.Err() != nil {
 		return bad, ctx.Err()
 	}
@@ -167,4 +167,24 @@ func run(ctx context.Context, o *options, mutants []*mutant) (bad int, err error
 		return bad, writeReport(o.report, mutants, took)
 	}
 	return bad, nil
+}
+
+// each calls f for the mutants, some at a time, until ctx ends.
+func each(ctx context.Context, parallel int, mutants []*mutant, f func(*mutant)) {
+	var wg sync.WaitGroup
+	next := make(chan *mutant)
+	for range max(1, parallel) {
+		wg.Go(func() {
+			for m := range next {
+				if ctx.Err() == nil {
+					f(m)
+				}
+			}
+		})
+	}
+	for _, m := range mutants {
+		next <- m
+	}
+	close(next)
+	wg.Wait()
 }

@@ -38,6 +38,7 @@ type mutant struct {
 	missed  []string            // with -all: claims that did not notice
 	trouble error               // neither noticed nor not
 	took    time.Duration
+	cases   int // of the kit that fail: see kit.go
 }
 
 func (m *mutant) killed() bool { return m.trouble == nil && len(m.killers) > 0 }
@@ -171,18 +172,23 @@ func (m *mutant) packages() []string {
 	})
 }
 
+// overlay writes the mutant's overlay file into dir and gives its name.
+func (m *mutant) overlay(root, dir string) (string, error) {
+	changed := filepath.Join(dir, fmt.Sprintf("%d.go", m.index))
+	name := filepath.Join(dir, fmt.Sprintf("%d.json", m.index))
+	replace, err := json.Marshal(map[string]any{"Replace": map[string]string{filepath.Join(root, m.file): changed}})
+	if err != nil {
+		return "", err
+	}
+	return name, errors.Join(os.WriteFile(changed, m.mutated, 0o600), os.WriteFile(name, replace, 0o600))
+}
+
 // run builds the mutant and runs its tests until some fail.
 func (m *mutant) run(ctx context.Context, o *options, dir string) {
 	start := time.Now()
 	defer func() { m.took = time.Since(start) }()
-	changed := filepath.Join(dir, fmt.Sprintf("%d.go", m.index))
-	overlay := filepath.Join(dir, fmt.Sprintf("%d.json", m.index))
-	replace, err := json.Marshal(map[string]any{"Replace": map[string]string{filepath.Join(o.root, m.file): changed}})
+	overlay, err := m.overlay(o.root, dir)
 	if err != nil {
-		m.trouble = err
-		return
-	}
-	if err := errors.Join(os.WriteFile(changed, m.mutated, 0o600), os.WriteFile(overlay, replace, 0o600)); err != nil {
 		m.trouble = err
 		return
 	}

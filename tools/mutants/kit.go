@@ -1,0 +1,334 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+)
+
+// With -conform the judge is "iwarp conform" in place of the tests: the mutant is
+// the endpoint under test, and each case that fails against it has shown that it
+// can fail.
+
+// A setting is a way to set the target up. In each the kit plays one role.
+type setting struct {
+	name     string
+	serve    bool     // the kit is the responder
+	kit, end []string // flags of the kit and of the target
+}
+
+// settings are tried in turn. A case belongs to the first in which it passes
+// against the endpoint as it is, once for each role.
+var settings = []setting{
+	{name: "initiator"},
+	{name: "responder", serve: true},
+	{name: "initiator, client-server", end: []string{"--rtr", "none"}},
+	{name: "responder, client-server", serve: true, end: []string{"--rtr", "none"}},
+	{name: "initiator, Markers", end: []string{"--markers"}},
+	{name: "responder, Markers", serve: true, end: []string{"--markers"}},
+	{name: "initiator, no CRC", kit: []string{"--crc", "off"}, end: []string{"--crc", "off"}},
+	{name: "responder, no CRC", serve: true, kit: []string{"--crc", "off"}, end: []string{"--crc", "off"}},
+	{name: "responder, revision 1", serve: true, kit: []string{"--rev", "1"}, end: []string{"--rev", "1"}},
+}
+
+// A kitCase is a case of the kit, and what is known of it.
+type kitCase struct {
+	id, role string // the case and the kit's role in it
+	rules    []string
+	rule     string
+	setting  int
+	caught   []*mutant // those against which it fails
+}
+
+func (c *kitCase) name() string { return c.id + " (" + c.role + ")" }
+
+// own tells whether the mutant breaks a rule that the case names.
+func (c *kitCase) own(m *mutant) bool {
+	return slices.ContainsFunc(c.rules, func(r string) bool { return slices.Contains(strings.Split(m.ids, ", "), r) })
+}
+
+// kitRun is one run of the kit against one endpoint.
+type kitRun struct {
+	status map[string]string // by case
+	reason map[string]string
+	rules  map[string][]string
+	rule   map[string]string
+}
+
+// proof is a run of all mutants against the kit.
+type proof struct {
+	o     *options
+	dir   string
+	kit   string // the tool without a mutant
+	cases []*kitCase
+	mu    sync.Mutex
+}
+
+// runKit is -conform: it gives the number of cases that no mutant makes fail.
+func runKit(ctx context.Context, o *options, mutants []*mutant) (open int, err error) {
+	start := time.Now()
+	dir, err := os.MkdirTemp("", "mutants")
+	if err != nil {
+		return 0, err
+	}
+	defer os.RemoveAll(dir)
+	p := &proof{o: o, dir: dir, kit: filepath.Join(dir, "iwarp")}
+	if err := p.build(ctx, p.kit); err != nil {
+		return 0, err
+	}
+	if err := p.baseline(ctx); err != nil {
+		return 0, err
+	}
+	fmt.Printf("%d cases, counted once for each role, pass without a mutant (%v)\n", len(p.cases), time.Since(start).Round(time.Second))
+	each(ctx, o.parallel, mutants, func(m *mutant) { p.mutant(ctx, m) })
+	if ctx.Err() != nil {
+		return 0, ctx.Err()
+	}
+	for _, c := range p.cases {
+		if len(c.caught) == 0 {
+			open++
+			fmt.Println("no mutant makes it fail:", c.name())
+		}
+	}
+	took := time.Since(start).Round(time.Second)
+	fmt.Printf("%d mutants, %d cases, %d of which none makes fail, in %v\n", len(mutants), len(p.cases), open, took)
+	if o.report != "" {
+		return open, writeKitReport(o.report, mutants, p.cases, took)
+	}
+	return open, nil
+}
+
+// build builds the tool.
+func (p *proof) build(ctx context.Context, out string, flags ...string) error {
+	cmd := exec.CommandContext(ctx, "go", slices.Concat([]string{"build", "-o", out}, flags, []string{"./cmd/iwarp"})...)
+	cmd.Dir = p.o.root
+	if b, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("does not build: %w:\n%s", err, b)
+	}
+	return nil
+}
+
+// baseline runs the kit against the endpoint as it is and finds each case's
+// setting.
+func (p *proof) baseline(ctx context.Context) error {
+	known := make(map[string]*kitCase)
+	for i := range settings {
+		r, err := p.run(ctx, p.kit, i, "")
+		if err != nil {
+			return fmt.Errorf("without a mutant: %s: %w", settings[i].name, err)
+		}
+		for id, status := range r.status {
+			role, _, _ := strings.Cut(settings[i].name, ",")
+			c := &kitCase{id: id, role: role, rules: r.rules[id], rule: r.rule[id], setting: i}
+			switch {
+			case status == "fail":
+				return fmt.Errorf("without a mutant: %s: %s fails: %s", settings[i].name, c.name(), r.reason[id])
+			case status == "pass" && known[c.name()] == nil:
+				known[c.name()] = c
+				p.cases = append(p.cases, c)
+			}
+		}
+	}
+	slices.SortFunc(p.cases, func(a, b *kitCase) int { return cmp.Or(a.setting-b.setting, strings.Compare(a.id, b.id)) })
+	return nil
+}
+
+// mutant runs all cases against a mutant.
+func (p *proof) mutant(ctx context.Context, m *mutant) {
+	begin := time.Now()
+	overlay, err := m.overlay(p.o.root, p.dir)
+	tool := filepath.Join(p.dir, m.name)
+	if err == nil {
+		err = p.build(ctx, tool, "-overlay="+overlay)
+	}
+	if err != nil {
+		m.trouble = err
+		fmt.Printf("TROUBLE   %s: %v\n", m.name, err)
+		return
+	}
+	defer os.Remove(tool)
+	var caught, notes []string
+	for i := range settings {
+		failed, err := p.failing(ctx, tool, i)
+		if err != nil {
+			notes = append(notes, settings[i].name+": "+err.Error())
+		}
+		for _, c := range failed {
+			caught = append(caught, c.name())
+		}
+		p.mu.Lock()
+		for _, c := range failed {
+			c.caught = append(c.caught, m)
+		}
+		p.mu.Unlock()
+	}
+	m.cases = len(caught)
+	fmt.Printf("%4d cases fail against %s (%v): %s\n", len(caught), m.name, time.Since(begin).Round(time.Second),
+		strings.Join(append(notes, caught[:min(len(caught), 3)]...), ", "))
+}
+
+// failing gives the cases of a setting that fail against the endpoint that tool
+// is, and do so twice: a busy machine may make one fail once.
+func (p *proof) failing(ctx context.Context, tool string, i int) ([]*kitCase, error) {
+	var failed []*kitCase
+	for _, c := range p.cases {
+		if c.setting == i {
+			failed = append(failed, c)
+		}
+	}
+	for range 2 {
+		if len(failed) == 0 {
+			break
+		}
+		var ids []string
+		for _, c := range failed {
+			ids = append(ids, regexp.QuoteMeta(c.id))
+		}
+		r, err := p.run(ctx, tool, i, "^("+strings.Join(ids, "|")+")$")
+		if err != nil {
+			return nil, err
+		}
+		failed = slices.DeleteFunc(failed, func(c *kitCase) bool { return r.status[c.id] != "fail" })
+	}
+	return failed, nil
+}
+
+// A run proves nothing of a single case if no good connection is to be had with
+// the endpoint, or if the endpoint dies.
+var (
+	errNoKit = errors.New("no good connection")
+	errDied  = errors.New("the endpoint died")
+)
+
+// run runs the kit against the endpoint that tool is.
+func (p *proof) run(ctx context.Context, tool string, i int, pattern string) (*kitRun, error) {
+	ctx, cancel := context.WithTimeout(ctx, p.o.timeout)
+	defer cancel()
+	s := settings[i]
+	kitArgs := slices.Concat([]string{"conform", "--json", "--ulp", "target", "--timeout", "3s", "--patience", "10s", "--wait", "5s", "--parallel", "24"}, s.kit)
+	if pattern != "" {
+		kitArgs = append(kitArgs, "--run", pattern)
+	}
+	endArgs := slices.Concat([]string{"conform", "--json"}, s.end)
+	var kit, end *process
+	var err error
+	if s.serve {
+		if kit, err = listener(ctx, p.kit, append(kitArgs, "--serve", "127.0.0.1:0")...); err != nil {
+			return nil, err
+		}
+		defer kit.stop()
+		if end, err = start(ctx, tool, append(endArgs, "--parallel", "24", "--target-dial", kit.address)...); err != nil {
+			return nil, err
+		}
+		defer end.stop()
+	} else {
+		if end, err = listener(ctx, tool, append(endArgs, "--target", "127.0.0.1:0")...); err != nil {
+			return nil, err
+		}
+		defer end.stop()
+		if kit, err = start(ctx, p.kit, append(kitArgs, end.address)...); err != nil {
+			return nil, err
+		}
+		defer kit.stop()
+	}
+	go io.Copy(io.Discard, end.out) //nolint:errcheck // until the process ends
+	r, err := readKit(kit.out)
+	if err != nil {
+		return nil, err
+	}
+	if len(r.status) == 0 {
+		return nil, errNoKit
+	}
+	select {
+	case <-end.done:
+		return nil, errDied
+	default:
+		return r, nil
+	}
+}
+
+// readKit reads what the kit prints.
+func readKit(out io.Reader) (*kitRun, error) {
+	r := &kitRun{map[string]string{}, map[string]string{}, map[string][]string{}, map[string]string{}}
+	lines := bufio.NewScanner(out)
+	lines.Buffer(nil, 1<<26)
+	for lines.Scan() {
+		var e struct {
+			Event, ID, Status, Reason, Rule string
+			Rules                           []string
+		}
+		if err := json.Unmarshal(lines.Bytes(), &e); err != nil {
+			return nil, fmt.Errorf("%q: %w", lines.Bytes(), err)
+		}
+		if e.Event == "result" {
+			r.status[e.ID], r.reason[e.ID], r.rules[e.ID], r.rule[e.ID] = e.Status, e.Reason, e.Rules, e.Rule
+		}
+	}
+	return r, nil // however the output ends: results that are there are results
+}
+
+// process is one that runs.
+type process struct {
+	cmd     *exec.Cmd
+	pipe    *os.File
+	out     *bufio.Reader
+	address string // where it listens
+	done    chan struct{}
+}
+
+func start(ctx context.Context, tool string, args ...string) (*process, error) {
+	cmd := exec.CommandContext(ctx, tool, args...)
+	cmd.Env = append(os.Environ(), "GOMEMLIMIT=2GiB")
+	r, w, err := os.Pipe()
+	if err != nil {
+		return nil, err
+	}
+	cmd.Stdout = w
+	err = cmd.Start()
+	_ = w.Close()
+	if err != nil {
+		_ = r.Close()
+		return nil, err
+	}
+	p := &process{cmd: cmd, pipe: r, out: bufio.NewReader(r), done: make(chan struct{})}
+	go func() {
+		defer close(p.done)
+		_ = cmd.Wait() // killed mostly
+	}()
+	return p, nil
+}
+
+// listener starts one that tells its address first.
+func listener(ctx context.Context, tool string, args ...string) (*process, error) {
+	p, err := start(ctx, tool, args...)
+	if err != nil {
+		return nil, err
+	}
+	line, err := p.out.ReadBytes('\n')
+	var e struct{ Address string }
+	if err = errors.Join(err, json.Unmarshal(bytes.TrimSpace(line), &e)); err != nil {
+		p.stop()
+		return nil, fmt.Errorf("%s %s: %w", tool, strings.Join(args, " "), err)
+	}
+	p.address = e.Address
+	return p, nil
+}
+
+func (p *process) stop() {
+	_ = p.cmd.Process.Kill() // it may have ended
+	<-p.done
+	_ = p.pipe.Close() // which ends its readers
+}

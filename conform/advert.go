@@ -106,6 +106,9 @@ func (s *session) region(kind int) region {
 
 // post sends a message to the target.
 func (s *session) post(op byte, args ...[]byte) {
+	if s.their.block && s.their.ord == 0 && (op == 'R' || op == 'A' || op == 'C' || op == 'M') {
+		s.notApplicable("the peer makes no RDMA Reads: ORD 0 was agreed")
+	}
 	b := []byte{op}
 	for _, a := range args {
 		b = append(b, a...)

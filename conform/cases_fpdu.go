@@ -111,6 +111,7 @@ func goodLengths() []*Case {
 				a := iwarptest.ReadRequest(s.msn(1), 1, 0, 0, 0, 0)
 				first := &read{stag: 1}
 				s.reads = append(s.reads, first)
+				s.count(a)
 				f := s.p.Out.Frame(a)
 				s.raw("the first piece", f[:at])
 				time.Sleep(2 * time.Millisecond)

@@ -253,7 +253,13 @@ func depthCases() []*Case {
 	}
 	on := carryOn("RFC 6581 section 9.1")
 	few := terminate("RFC 6581 section 9.1", 0x2006, 0x2005)
-	reply("ird-0", "MPA2-9.1-06", "The initiator's ORD is at most the responder's IRD: none", func(_ *session, h *hello) { h.ird = 0; h.rtr &^= rtrRead }, on, few)
+	reply("ird-0", "MPA2-9.1-06", "The initiator's ORD is at most the responder's IRD: none", func(s *session, h *hello) {
+		if s.their.rtr == rtrRead {
+			s.notApplicable("the client's only RTR is a Read")
+		}
+		h.ird = 0
+		h.rtr &^= rtrRead
+	}, on, few)
 	reply("ird-1", "MPA2-9.1-06", "The initiator's ORD is at most the responder's IRD", func(_ *session, h *hello) { h.ird = 1 }, on)
 	reply("ird-open", "MPA2-9.1-11", "IRD 0x3fff: the initiator keeps its ORD", func(_ *session, h *hello) { h.ird = open14 }, on)
 	reply("ord-open", "MPA2-9.1-13", "ORD 0x3fff: the initiator keeps its IRD", func(_ *session, h *hello) { h.ord = open14 }, on)

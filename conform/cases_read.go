@@ -178,6 +178,7 @@ func atomicCases() []*Case {
 		s.atomic(seg, 1)
 	})
 	good("among-reads", "EXT-5.4-06 EXT-7-01 EXT-5.2-01", "Reads and atomics are done, and answered, in one order", func(s *session, r region) {
+		s.wantReads(3)
 		was := s.atomic(iwarptest.FetchAdd(s.msn(1), 1, r.stag, r.to, 0, 0), 1)
 		n := len(s.atomics)
 		x := s.read(3, 0, 8, r.stag, r.to)

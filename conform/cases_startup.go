@@ -219,7 +219,7 @@ func splitCases() []*Case {
 					frame := iwarptest.Reply(s.mine.allFlags(), s.mine.rev, s.mine.data())
 					s.pieces(frame, at)
 					s.p.Agree(req, frame, false)
-					s.maxReads = 1
+					s.agreeReads()
 					s.firstFrame()
 				}
 				s.judge()

@@ -121,6 +121,7 @@ func (r *Report) Count(s Status) int {
 type kit struct {
 	o       Options
 	rev     byte
+	rtr     byte // kinds that a Request offers where a case does not care
 	connect Connector
 	mu      sync.Mutex
 }
@@ -178,11 +179,17 @@ func slowFirst(cases []*Case) []int {
 
 func newKit(ctx context.Context, connect Connector, opts *Options) (*kit, error) {
 	k := &kit{o: opts.orDefault(), connect: connect}
-	k.rev = byte(k.o.Revision)
+	k.rev, k.rtr = byte(k.o.Revision), rtrWrite|rtrRead
 	good := &Case{ID: "good connection", Roles: Either}
 	res := k.try(ctx, good, func(s *session) { s.good() })
 	if res.Status == Pass {
 		return k, nil
+	}
+	if k.o.Role == Initiator && k.rev == 2 && res.Status == NotApplicable {
+		k.rtr |= rtrSend // the peer may want that one
+		if r := k.try(ctx, good, func(s *session) { s.good() }); r.Status == Pass {
+			return k, nil
+		}
 	}
 	if k.o.Role == Initiator && k.rev == 2 { // RFC 6581 section 10
 		k.rev = 1

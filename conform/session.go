@@ -111,11 +111,41 @@ func (s *session) raw(what string, octets ...[]byte) {
 // send frames segments.
 func (s *session) send(segments ...[]byte) {
 	for _, seg := range segments {
+		s.count(seg)
 		s.note("-> %s", iwarptest.Describe(seg))
 	}
 	if err := s.p.TrySend(segments...); err != nil {
 		s.note("   %v", err)
 	}
+}
+
+// count counts a Request that is going to be sent. A peer that serves none cannot
+// be judged by one.
+func (s *session) count(seg []byte) {
+	if !isRequest(seg) {
+		return
+	}
+	if s.maxReads == 0 {
+		s.notApplicable("the peer serves no RDMA Reads: IRD 0 was agreed")
+	}
+	s.requests++
+}
+
+// wantReads ends a case that needs n Requests outstanding at once.
+func (s *session) wantReads(n int) {
+	if s.maxReads < n {
+		s.notApplicable("the peer serves %d RDMA Reads at once, the case needs %d", s.maxReads, n)
+	}
+}
+
+// isRequest reports whether the segment is a Read or an Atomic Request that is
+// judged as one: both count against the peer's IRD.
+func isRequest(seg []byte) bool {
+	if len(seg) < 18 || seg[0]&0x83 != 1 || seg[1]>>6 != 1 || binary.BigEndian.Uint32(seg[6:]) != 1 {
+		return false
+	}
+	op := seg[1] & 0xf
+	return op == 1 || op == 10
 }
 
 // hello is a startup frame.
@@ -191,7 +221,7 @@ func (s *session) base() hello {
 		h.flags |= iwarptest.FlagM
 	}
 	if h.rev >= 2 {
-		h.block, h.a, h.rtr, h.ird, h.ord = true, true, rtrWrite|rtrRead, 16, 16
+		h.block, h.a, h.rtr, h.ird, h.ord = true, true, s.k.rtr, 16, 16
 	}
 	return h
 }
@@ -297,10 +327,7 @@ func startupOutcome(err error) outcome {
 // begin sends what opens the stream after the Reply: the RTR of a peer-to-peer
 // connection, or an empty Write, so that the peer may send.
 func (s *session) begin() {
-	s.maxReads = 1
-	if s.their.block && s.their.ird != open14 {
-		s.maxReads = int(s.their.ird)
-	}
+	s.agreeReads()
 	if s.noNudge {
 		return
 	}
@@ -370,9 +397,15 @@ func (s *session) respond(req []byte, h hello) {
 	reply := iwarptest.Reply(h.allFlags(), h.rev, h.data())
 	s.raw("Reply "+h.String(), reply)
 	s.p.Agree(req, reply, false)
+	s.agreeReads()
+}
+
+// agreeReads finds out how many Requests the kit may have outstanding, by what the
+// peer has said. Where nothing was said it is one.
+func (s *session) agreeReads() {
 	s.maxReads = 1
 	if s.their.block && s.their.ird != open14 {
-		s.maxReads = int(min(s.their.ird, max(h.ord, 1)))
+		s.maxReads = int(min(s.their.ird, max(s.mine.ord, 1)))
 	}
 }
 

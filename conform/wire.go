@@ -37,7 +37,8 @@ type wire struct {
 	frames   int
 	next     [4]uint32 // MSN that the kit sends next, per QN
 	due      [4]uint32 // MSN that is due from the peer, per QN
-	maxReads int       // Read Requests that the kit may have outstanding
+	maxReads int       // Read and Atomic Requests that the kit may have outstanding
+	requests int       // of these that are
 	partial  [4]*message
 	tagged   *taggedRun
 	runs     []taggedRun // tagged messages that are whole
@@ -207,7 +208,9 @@ func (s *session) takeResponse(stag uint32, to uint64, data []byte, last bool) s
 	if len(r.data) > int(r.size) || last && len(r.data) != int(r.size) {
 		return fmt.Sprintf("%d octets were asked for (RFC 5040 section 5.2.1)", r.size)
 	}
-	r.complete = last
+	if r.complete = last; last {
+		s.requests--
+	}
 	return ""
 }
 
@@ -269,7 +272,11 @@ func (s *session) deliver(m *message) (*outcome, string) {
 		s.asked = append(s.asked, *m)
 	case 11:
 		s.atomics = append(s.atomics, *m)
+		s.requests--
 	default:
+		if s.isRTR(m) {
+			return nil, ""
+		}
 		if a := parseAdvert(m.data); a != nil && s.advert == nil {
 			s.advert = a
 			return nil, ""
@@ -277,6 +284,13 @@ func (s *session) deliver(m *message) (*outcome, string) {
 		s.inbox = append(s.inbox, *m)
 	}
 	return nil, ""
+}
+
+// isRTR reports whether a message is the RTR of an initiator that was told to send
+// one of that kind: it is not the ULP's (https://www.rfc-editor.org/rfc/rfc6581#section-9.2).
+func (s *session) isRTR(m *message) bool {
+	return s.k.o.Role == Responder && m.msn == 1 && m.op == 3 && len(m.data) == 0 &&
+		s.mine.a && s.their.a && s.mine.rtr&s.their.rtr == rtrSend
 }
 
 // readZero sends a Read Request of no octets: it must be answered whatever is
@@ -297,6 +311,11 @@ func (s *session) read(sink uint32, sinkTO uint64, size, src uint32, srcTO uint6
 // (RFC 5040 section 5.2.1), or for an echo where no Reads are allowed.
 func (s *session) probe() outcome {
 	if s.maxReads == 0 {
+		if s.k.o.ULP == Target && s.advert == nil {
+			if o, ok := s.pump(s.timeout(), func() bool { return s.advert != nil }); !ok {
+				return o
+			}
+		}
 		if s.advert == nil {
 			s.unclear("the peer allows no Read Request, so that the kit cannot tell whether the connection works")
 		}
@@ -305,14 +324,30 @@ func (s *session) probe() outcome {
 		o, _ := s.pump(s.timeout(), func() bool { return len(s.inbox) > n })
 		return o
 	}
+	if o, ok := s.pump(s.timeout(), func() bool { return s.requests < s.maxReads }); !ok {
+		return o
+	}
 	r := s.readZero()
 	o, _ := s.pump(s.timeout(), func() bool { return r.complete })
-	// A depth of 0 is legal too, and nothing has been said about it. 2/0/07 is what
-	// Linux siw makes of 0/2/07.
-	if o.kind == terminates && !s.their.block && s.k.o.ULP != Target && (o.code == 0x0207 || o.code == 0x2007) {
+	if o.kind == terminates && !s.their.block && s.refusesReads(o) {
 		s.unclear("the peer refuses the kit's Read Request (%v): without the enhanced startup the depth is the programs' to agree on (RFC 6581 section 4.1)", o)
 	}
 	return o
+}
+
+// refusesReads reports whether a Terminate that follows the probe says that there
+// are too many Requests: a depth of 0 is legal too, where nothing has been said
+// about it. 2/0/07 is what Linux siw makes of 0/2/07, with a header that nobody can
+// find. 1/2/02 says that no buffer waits for the Request, or for any other message.
+func (s *session) refusesReads(o outcome) bool {
+	switch o.code {
+	case 0x0207, 0x2007:
+		return s.k.o.ULP != Target
+	case 0x1202:
+		h := parseEcho(o.body).ddp
+		return len(h) == 18 && isRequest(h) && binary.BigEndian.Uint32(h[10:]) == s.next[1]-1
+	}
+	return false
 }
 
 // works wants the connection to work.

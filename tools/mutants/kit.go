@@ -27,18 +27,19 @@ import (
 type setting struct {
 	name     string
 	serve    bool     // the kit is the responder
+	all      bool     // cases that pass in an earlier setting run here too
 	kit, end []string // flags of the kit and of the target
 }
 
-// settings are tried in turn. A case belongs to the first in which it passes
-// against the endpoint as it is, once for each role.
+// settings are tried in turn. A case runs in the first in which it passes against
+// the endpoint as it is, once for each role, and in those for all that pass.
 var settings = []setting{
 	{name: "initiator"},
 	{name: "responder", serve: true},
 	{name: "initiator, client-server", end: []string{"--rtr", "none"}},
 	{name: "responder, client-server", serve: true, end: []string{"--rtr", "none"}},
-	{name: "initiator, Markers", end: []string{"--markers"}},
-	{name: "responder, Markers", serve: true, end: []string{"--markers"}},
+	{name: "initiator, Markers", all: true, end: []string{"--markers"}},
+	{name: "responder, Markers", serve: true, all: true, end: []string{"--markers"}},
 	{name: "initiator, no CRC", kit: []string{"--crc", "off"}, end: []string{"--crc", "off"}},
 	{name: "responder, no CRC", serve: true, kit: []string{"--crc", "off"}, end: []string{"--crc", "off"}},
 	{name: "responder, revision 1", serve: true, kit: []string{"--rev", "1"}, end: []string{"--rev", "1"}},
@@ -49,7 +50,7 @@ type kitCase struct {
 	id, role string // the case and the kit's role in it
 	rules    []string
 	rule     string
-	setting  int
+	settings []int
 	caught   []*mutant // those against which it fails
 }
 
@@ -132,17 +133,21 @@ func (p *proof) baseline(ctx context.Context) error {
 		}
 		for id, status := range r.status {
 			role, _, _ := strings.Cut(settings[i].name, ",")
-			c := &kitCase{id: id, role: role, rules: r.rules[id], rule: r.rule[id], setting: i}
-			switch {
+			c := &kitCase{id: id, role: role, rules: r.rules[id], rule: r.rule[id]}
+			switch before := known[c.name()]; {
 			case status == "fail":
 				return fmt.Errorf("without a mutant: %s: %s fails: %s", settings[i].name, c.name(), r.reason[id])
-			case status == "pass" && known[c.name()] == nil:
+			case status != "pass":
+			case before == nil:
 				known[c.name()] = c
 				p.cases = append(p.cases, c)
+				c.settings = []int{i}
+			case settings[i].all:
+				before.settings = append(before.settings, i)
 			}
 		}
 	}
-	slices.SortFunc(p.cases, func(a, b *kitCase) int { return cmp.Or(a.setting-b.setting, strings.Compare(a.id, b.id)) })
+	slices.SortFunc(p.cases, func(a, b *kitCase) int { return cmp.Or(a.settings[0]-b.settings[0], strings.Compare(a.id, b.id)) })
 	return nil
 }
 
@@ -162,7 +167,7 @@ func (p *proof) mutant(ctx context.Context, m *mutant) {
 	defer os.Remove(tool)
 	var caught, notes []string
 	for i := range settings {
-		failed, err := p.failing(ctx, tool, i)
+		failed, err := p.failing(ctx, m, tool, i)
 		if err != nil {
 			notes = append(notes, settings[i].name+": "+err.Error())
 		}
@@ -180,15 +185,17 @@ func (p *proof) mutant(ctx context.Context, m *mutant) {
 		strings.Join(append(notes, caught[:min(len(caught), 3)]...), ", "))
 }
 
-// failing gives the cases of a setting that fail against the endpoint that tool
-// is, and do so twice: a busy machine may make one fail once.
-func (p *proof) failing(ctx context.Context, tool string, i int) ([]*kitCase, error) {
+// failing gives the cases of a setting that fail against the mutant, of which tool
+// is the build, and do so twice: a busy machine may make one fail once.
+func (p *proof) failing(ctx context.Context, m *mutant, tool string, i int) ([]*kitCase, error) {
 	var failed []*kitCase
+	p.mu.Lock()
 	for _, c := range p.cases {
-		if c.setting == i {
+		if slices.Contains(c.settings, i) && !slices.Contains(c.caught, m) {
 			failed = append(failed, c)
 		}
 	}
+	p.mu.Unlock()
 	for range 2 {
 		if len(failed) == 0 {
 			break

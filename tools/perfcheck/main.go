@@ -29,13 +29,13 @@ func main() {
 	flag.DurationVar(&c.duration, "duration", 300*time.Millisecond, "of a sample")
 	flag.StringVar(&c.only, "only", "", "only rows whose name contains this")
 	out := flag.String("o", "", "file of the report (default docs/performance/DATE.md)")
-	bound := flag.String("bound-serve", "", "be the receiver of a bound: for perfcheck itself")
+	boundSpec := flag.String("bound-serve", "", "be the receiver of a bound: for perfcheck itself")
 	serve := flag.Bool("idle-serve", false, "be the other end of idle connections: for perfcheck itself")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
-	if *bound != "" {
-		if err := boundServe(*bound == "all"); err != nil {
+	if *boundSpec != "" {
+		if err := boundServe(*boundSpec); err != nil {
 			fmt.Fprintln(os.Stderr, "perfcheck:", err)
 			os.Exit(2)
 		}
@@ -93,8 +93,8 @@ func (c *checker) run(ctx context.Context, out string) (ok bool, err error) {
 			}
 		}
 	}
-	if err := c.bound(ctx); err != nil {
-		return false, fmt.Errorf("the bound: %w", err)
+	if err := c.bounds(ctx); err != nil {
+		return false, fmt.Errorf("the bounds: %w", err)
 	}
 	c.peers(ctx)
 	if err := c.idle(ctx); err != nil {

@@ -47,6 +47,7 @@ func (c *Conn) placeSegment(order uint64, seg []byte) error {
 // received deals with what a call of Receive has done, and reports whether no
 // more octets will come.
 func (c *Conn) received(err error) (over bool) {
+	c.stream.EndBatch()
 	if err != nil && c.dropped.Load() {
 		err = io.EOF
 	}

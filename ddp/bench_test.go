@@ -37,7 +37,7 @@ func stream(tb testing.TB, kind string, n, payload int, ordered, swap bool) (tur
 	tb.Helper()
 	table := ddp.NewTable(0)
 	up := &quiet{table: table}
-	rc := ddp.NewReceiver(ddp.ReceiverConfig{Peer: me, Ordered: ordered, Window: 64}, up)
+	rc := ddp.NewReceiver(ddp.ReceiverConfig{Peer: me, Ordered: ordered, Window: 64, Batched: true}, up)
 	buf := make([]byte, n*payload)
 	rc.SetQueue(0, &endless{ddp.Buffer{SG: [][]byte{buf[:len(buf)/3], buf[len(buf)/3:]}}})
 	var stag ddp.STag
@@ -70,6 +70,7 @@ func stream(tb testing.TB, kind string, n, payload int, ordered, swap bool) (tur
 			}
 		}
 		order += uint64(len(segs))
+		rc.EndBatch()
 	}
 }
 

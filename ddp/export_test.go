@@ -33,3 +33,6 @@ func SmallTable(bits int) *Table {
 
 // Bytes is the region's buffer.
 func (r *Region) Bytes() []byte { return r.buf }
+
+// Held is the region that the receiver keeps locked, nil if there is none.
+func (r *Receiver) Held() *Region { return r.held.region }

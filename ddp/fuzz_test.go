@@ -78,6 +78,7 @@ func (f *fuzzed) step(t *testing.T, in *tape) {
 		f.hand(t, uint64(in.below(16)), in.octets(in.below(40)))
 	case 1:
 		i := in.below(2)
+		f.EndBatch() // or the call would wait for it
 		f.table.Lookup(f.stags[i]).Invalidate()
 		f.m.regions[f.stags[i]].code = protocol.DDPTaggedInvalidSTag
 	case 2:
@@ -87,6 +88,7 @@ func (f *fuzzed) step(t *testing.T, in *tape) {
 	case 3:
 		delete(f.m.regions, f.k.STag())
 		f.k.Disarm()
+		f.EndBatch()
 	case 4:
 		if len(f.queues[0].buffers) < 20 {
 			f.post(0, f.queues[0], in.below(20))

@@ -149,9 +149,13 @@ type sink struct {
 }
 
 func newSink(ordered bool, window int) *sink {
+	return newSinkOf(ddp.ReceiverConfig{Peer: me, Ordered: ordered, Window: window})
+}
+
+func newSinkOf(cfg ddp.ReceiverConfig) *sink {
 	s := &sink{table: ddp.NewTable(0), q: new(queue), arena: newArena(1 << 13)}
 	s.up = &upper{table: s.table, need: ddp.RemoteWrite, sinks: map[ddp.STag]*ddp.Sink{}}
-	s.Receiver = ddp.NewReceiver(ddp.ReceiverConfig{Peer: me, Ordered: ordered, Window: window}, s.up)
+	s.Receiver = ddp.NewReceiver(cfg, s.up)
 	s.SetQueue(0, s.q)
 	return s
 }

@@ -204,7 +204,7 @@ type pair struct {
 }
 
 func newPair(ordered bool, window int) *pair {
-	s := newSink(ordered, window)
+	s := newSinkOf(ddp.ReceiverConfig{Peer: me, Ordered: ordered, Window: window, Batched: true})
 	return &pair{sink: s, m: newModel(ordered, window, s.arena)}
 }
 
@@ -316,6 +316,9 @@ func TestMessagesInRandomOrder(t *testing.T) {
 			order := todo[i]
 			todo = append(todo[:i], todo[i+1:]...)
 			p.hand(rt, uint64(order), sent[order])
+			if rapid.IntRange(0, 3).Draw(rt, "end of a batch") == 0 {
+				p.EndBatch()
+			}
 			arrived = append(arrived, order)
 			if !ordered && rapid.IntRange(0, 4).Draw(rt, "again") == 0 {
 				p.hand(rt, uint64(arrived[rapid.IntRange(0, len(arrived)-1).Draw(rt, "which")]), sent[order])

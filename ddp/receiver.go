@@ -2,6 +2,7 @@ package ddp
 
 import (
 	"math"
+	"sync"
 	"sync/atomic"
 
 	"github.com/go-iwarp/iwarp/protocol"
@@ -91,6 +92,12 @@ type ReceiverConfig struct {
 	// or an MSN this many or more after the first that is missing is an error. 0
 	// means [DefaultWindow]; [MaxWindow] is the most.
 	Window int
+	// Batched promises a call of [Receiver.EndBatch] after some segments, before
+	// the caller waits for more. Between the segments of one tagged message the
+	// region then stays locked, and the calls that take rights away wait for the
+	// end of the batch. The ULP's CheckTagged is called with that lock held, if a
+	// segment has the STag and the Control octet of the one before.
+	Batched bool
 }
 
 // Bounds of [ReceiverConfig].Window.
@@ -118,11 +125,41 @@ type Receiver struct {
 	tagged  uint64 // octets of the tagged message that is coming in
 	err     *protocol.Error
 	stats   counters
+	batched bool
+	held    holding
 
 	// Here and not on the stack, since what goes through an interface escapes.
 	header  Header
 	message Message
 }
+
+// holding is the region that stays locked between the segments of a batch. What a
+// lock costs is giving it back: that waits until the octets just copied have left
+// the processor, where otherwise the next segment could be looked at meanwhile.
+type holding struct {
+	lock    *sync.RWMutex // nil if none is held
+	region  *Region
+	stag    STag
+	control uint8
+}
+
+// fits reports whether a segment goes where the one before went, as far as can be
+// said without the ULP.
+func (k *holding) fits(h *Header) bool {
+	return h.Tagged && h.STag == k.stag && h.Control == k.control
+}
+
+// letGo unlocks what is held.
+func (r *Receiver) letGo() {
+	if r.held.lock != nil {
+		r.held.lock.RUnlock()
+		r.held = holding{}
+	}
+}
+
+// EndBatch ends a batch of segments: see [ReceiverConfig].Batched. After it no
+// region is locked. It is harmless at any time.
+func (r *Receiver) EndBatch() { r.letGo() }
 
 type counters struct{ outOfOrder, duplicates, dropped atomic.Uint64 }
 
@@ -138,7 +175,7 @@ type Stats struct {
 
 // NewReceiver makes a Receiver without queues: see [Receiver.SetQueue].
 func NewReceiver(cfg ReceiverConfig, ulp ULP) *Receiver {
-	r := &Receiver{peer: cfg.Peer, version: cfg.Version, ordered: cfg.Ordered, window: cfg.Window, ulp: ulp}
+	r := &Receiver{peer: cfg.Peer, version: cfg.Version, ordered: cfg.Ordered, window: cfg.Window, batched: cfg.Batched, ulp: ulp}
 	switch {
 	case cfg.VersionZero:
 		r.version = 0
@@ -177,6 +214,7 @@ func (r *Receiver) Stats() Stats {
 // by queue and then in the order of MSNs, for the end of the stream. After it no
 // segment is placed into them, and every later segment is dropped.
 func (r *Receiver) Release(fn func(qn, msn uint32, b Buffer)) {
+	r.letGo()
 	if r.err == nil {
 		r.err = fail(protocol.DDPLocalCatastrophic, "RFC 5041 section 6.2", "the ULP has ended reception")
 	}
@@ -204,6 +242,9 @@ func (r *Receiver) Segment(order uint64, seg []byte) *protocol.Error {
 	}
 	h := &r.header
 	n, ok := h.parse(seg)
+	if r.held.lock != nil && !(ok && r.held.fits(h)) {
+		r.letGo()
+	}
 	if !ok {
 		r.err = short(seg)
 		return r.err
@@ -241,6 +282,7 @@ func short(seg []byte) *protocol.Error {
 }
 
 func (r *Receiver) failed(e *protocol.Error, h *Header, segment int) *protocol.Error {
+	r.letGo()
 	r.err = blame(e, h, segment)
 	return r.err
 }
@@ -267,9 +309,25 @@ func (r *Receiver) placeTagged(h *Header, payload []byte) *protocol.Error {
 	case target.Sink != nil:
 		return target.Sink.place(h.STag, h.TO, payload)
 	case target.Region != nil && h.STag != 0:
-		return target.Region.place(h.STag, r.peer, h.TO, payload, target.Need)
+		return r.placeRegion(h, payload, target)
 	}
 	return unknownSTag(&placeCodes, h.STag)
+}
+
+// placeRegion places a segment into a region. In a batch the region stays locked,
+// unless the message ends here.
+func (r *Receiver) placeRegion(h *Header, payload []byte, t Target) *protocol.Error {
+	if r.held.lock != nil && r.held.region != t.Region {
+		r.letGo()
+	}
+	if r.held.lock == nil {
+		if !r.batched || h.Last {
+			return t.Region.place(h.STag, r.peer, h.TO, payload, t.Need)
+		}
+		r.held = holding{t.Region.guard.reader(r.peer.Stream), t.Region, h.STag, h.Control}
+		r.held.lock.RLock()
+	}
+	return t.Region.placeLocked(h.STag, r.peer, h.TO, payload, t.Need)
 }
 
 func (r *Receiver) placeUntagged(h *Header, payload []byte, inOrder bool) *protocol.Error {
@@ -362,6 +420,7 @@ func (r *Receiver) pass(h *Header, n int) *protocol.Error {
 		*m = Message{Header: *h, Length: uint32(q.current.received), Buffer: q.current.buffer}
 		q.finish()
 	}
+	r.letGo() // whoever hears of the message may take rights away
 	err := r.ulp.Deliver(m)
 	m.Buffer = Buffer{}
 	return err

@@ -141,6 +141,11 @@ func (r *Region) place(s STag, who Peer, to uint64, data []byte, need Access) *p
 	l := r.guard.reader(who.Stream)
 	l.RLock()
 	defer l.RUnlock()
+	return r.placeLocked(s, who, to, data, need)
+}
+
+// placeLocked is place of some octets with the guard held.
+func (r *Region) placeLocked(s STag, who Peer, to uint64, data []byte, need Access) *protocol.Error {
 	if err := r.check(&placeCodes, s, who, to, uint64(len(data)), need); err != nil {
 		return err
 	}

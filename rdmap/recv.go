@@ -18,10 +18,12 @@ import (
 // Segments after an error are dropped without another one.
 func (s *Stream) Receive(order uint64, seg []byte) *protocol.Error {
 	if s.failed.Load() {
+		s.EndBatch()
 		s.StopReceive()
 		return nil
 	}
 	if s.ended.Load() {
+		s.EndBatch()
 		err := &protocol.Error{
 			Code: protocol.DDPLocalCatastrophic, Section: "RFC 5041 section 6.2.1",
 			Detail: fmt.Sprintf("segment of %d octets after the peer closed its half", len(seg)),
@@ -45,9 +47,26 @@ func (s *Stream) Receive(order uint64, seg []byte) *protocol.Error {
 	return nil
 }
 
+// EndBatch ends a batch of segments: see [Config].Batched. The receive owner calls
+// it, also when there is nothing to end.
+func (s *Stream) EndBatch() {
+	s.recv.EndBatch()
+	s.countFresh()
+}
+
+// countFresh makes octets placed in a batch known. An atomic addition for each
+// segment would cost what the lock held over the batch spares.
+func (s *Stream) countFresh() {
+	if s.fresh > 0 {
+		s.placed.Add(s.fresh)
+		s.fresh = 0
+	}
+}
+
 // open notes the first valid segment: from now on the responder may send.
 func (s *Stream) open() {
 	s.opened = true
+	s.EndBatch() // s.mu may be held by who waits for the region
 	s.mu.Lock()
 	s.sendOpen = true
 	s.mu.Unlock()
@@ -93,7 +112,10 @@ func (u *upcalls) CheckTagged(h *ddp.Header, n int) (ddp.Target, *protocol.Error
 	if n == 0 {
 		return ddp.Target{}, nil
 	}
-	s.placed.Add(uint64(n))
+	s.fresh += uint64(n)
+	if !s.cfg.Batched {
+		s.countFresh()
+	}
 	return ddp.Target{Region: s.cfg.Table.Lookup(h.STag), Need: ddp.RemoteWrite}, nil
 }
 

@@ -47,6 +47,9 @@ type Config struct {
 	// with the sender's order (SCTP). Window then bounds how far ahead.
 	Unordered bool
 	Window    int
+	// Batched promises a call of EndBatch after some calls of Receive, before the
+	// receive owner waits for more. See [ddp.ReceiverConfig].
+	Batched bool
 }
 
 // Handler is told what happens on a stream. Its methods are called with the
@@ -99,6 +102,7 @@ type Stream struct {
 	ended  atomic.Bool // the peer has closed its half
 	wake   atomic.Bool
 	placed atomic.Uint64 // payload octets of Writes and Read Responses
+	fresh  uint64        // of Writes, not in placed yet; the receive owner's
 	writes atomic.Uint64 // Writes that have arrived
 
 	mu          sync.Mutex
@@ -148,7 +152,7 @@ func NewStream(cfg Config) *Stream {
 		s.send.version = 0
 	}
 	s.recv = ddp.NewReceiver(ddp.ReceiverConfig{
-		Peer: cfg.Peer, VersionZero: cfg.RDMAC, Ordered: !cfg.Unordered, Window: cfg.Window,
+		Peer: cfg.Peer, VersionZero: cfg.RDMAC, Ordered: !cfg.Unordered, Window: cfg.Window, Batched: cfg.Batched,
 	}, (*upcalls)(s))
 	s.recv.SetQueue(QNSend, (*sendSource)(s))
 	s.recv.SetQueue(QNReadRequest, (*inboundSource)(s))

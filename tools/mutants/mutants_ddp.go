@@ -27,6 +27,9 @@ var ddpMutants = []mutant{
 
 	// the sink
 	{name: "sink-msn-wraps-to-1", ids: "DDP-4.3-09", file: "ddp/queue.go", old: "q.next++", new: "q.next = max(q.next+1, 1)"},
+	{name: "held-while-delivering", ids: "DDP-8.3.1-05", file: "ddp/receiver.go", old: "r.letGo() // whoever hears", new: "// whoever hears"},
+	{name: "held-after-an-error", ids: "DDP-8.3.1-05", file: "ddp/receiver.go", old: "	r.letGo()\n	r.err = blame(e, h, segment)", new: "	r.err = blame(e, h, segment)"},
+	{name: "held-for-another-region", ids: "DDP-8.3.1-05", file: "ddp/receiver.go", old: "h.Tagged && h.STag == k.stag &&", new: "h.Tagged &&"},
 	{name: "dv-not-checked", ids: "DDP-4.1-08", file: "ddp/receiver.go", old: "if h.Version != r.version {", new: "if h.Version > 3 {"},
 	{name: "qn-not-checked", ids: "DDP-7.1-01", file: "ddp/queue.go", old: "if q.source == nil {", new: "if q == nil {"},
 	{name: "msn-not-checked", ids: "DDP-7.1-06", file: "ddp/receiver.go", old: "if h.MSN-q.next >= uint32(window) {", new: "if h.MSN-q.next >= 1<<31 {"},

@@ -186,35 +186,59 @@ func (p *proof) mutant(ctx context.Context, m *mutant) {
 }
 
 // failing gives the cases of a setting that fail against the mutant, of which tool
-// is the build, and do so twice: a busy machine may make one fail once.
+// is the build.
 func (p *proof) failing(ctx context.Context, m *mutant, tool string, i int) ([]*kitCase, error) {
-	var failed []*kitCase
+	var cases []*kitCase
 	p.mu.Lock()
 	for _, c := range p.cases {
 		if slices.Contains(c.settings, i) && !slices.Contains(c.caught, m) {
-			failed = append(failed, c)
+			cases = append(cases, c)
 		}
 	}
 	p.mu.Unlock()
-	for range 2 {
-		if len(failed) == 0 {
-			break
-		}
-		var ids []string
-		for _, c := range failed {
-			ids = append(ids, regexp.QuoteMeta(c.id))
-		}
-		r, err := p.run(ctx, tool, i, "^("+strings.Join(ids, "|")+")$")
+	failed, err := p.narrow(ctx, tool, i, cases)
+	if err != nil || len(failed) == 0 {
+		return nil, err
+	}
+	return p.narrow(ctx, tool, i, failed) // a busy machine may make one fail once
+}
+
+// narrow gives those of the cases that fail. If the endpoint dies, it looks for the
+// ones that kill it.
+func (p *proof) narrow(ctx context.Context, tool string, i int, cases []*kitCase) ([]*kitCase, error) {
+	if len(cases) == 0 {
+		return nil, nil
+	}
+	var ids []string
+	for _, c := range cases {
+		ids = append(ids, regexp.QuoteMeta(c.id))
+	}
+	r, err := p.run(ctx, tool, i, "^("+strings.Join(ids, "|")+")$")
+	if !errors.Is(err, errDied) {
 		if err != nil {
 			return nil, err
 		}
-		failed = slices.DeleteFunc(failed, func(c *kitCase) bool { return r.status[c.id] != "fail" })
+		var failed []*kitCase
+		for _, c := range cases {
+			if r.status[c.id] == "fail" {
+				failed = append(failed, c)
+			}
+		}
+		return failed, nil
 	}
-	return failed, nil
+	if len(cases) == 1 {
+		return cases, nil
+	}
+	left, err := p.narrow(ctx, tool, i, cases[:len(cases)/2])
+	if err != nil {
+		return nil, err
+	}
+	right, err := p.narrow(ctx, tool, i, cases[len(cases)/2:])
+	return slices.Concat(left, right), err
 }
 
-// A run proves nothing of a single case if no good connection is to be had with
-// the endpoint, or if the endpoint dies.
+// A run proves nothing if no good connection is to be had with the endpoint.
+// errDied says that the endpoint has died.
 var (
 	errNoKit = errors.New("no good connection")
 	errDied  = errors.New("the endpoint died")
@@ -252,23 +276,29 @@ func (p *proof) run(ctx context.Context, tool string, i int, pattern string) (*k
 		defer kit.stop()
 	}
 	go io.Copy(io.Discard, end.out) //nolint:errcheck // until the process ends
-	r, err := readKit(kit.out)
-	if err != nil {
-		return nil, err
-	}
-	if len(r.status) == 0 {
-		return nil, errNoKit
-	}
+	over := make(chan struct{})
+	defer close(over)
+	go func() {
+		select {
+		case <-end.done:
+			_ = kit.cmd.Process.Kill() // nothing is left to be judged
+		case <-over:
+		}
+	}()
+	r := readKit(kit.out)
 	select {
 	case <-end.done:
 		return nil, errDied
 	default:
-		return r, nil
 	}
+	if len(r.status) == 0 {
+		return nil, errNoKit
+	}
+	return r, nil
 }
 
 // readKit reads what the kit prints.
-func readKit(out io.Reader) (*kitRun, error) {
+func readKit(out io.Reader) *kitRun {
 	r := &kitRun{map[string]string{}, map[string]string{}, map[string][]string{}, map[string]string{}}
 	lines := bufio.NewScanner(out)
 	lines.Buffer(nil, 1<<26)
@@ -277,14 +307,14 @@ func readKit(out io.Reader) (*kitRun, error) {
 			Event, ID, Status, Reason, Rule string
 			Rules                           []string
 		}
-		if err := json.Unmarshal(lines.Bytes(), &e); err != nil {
-			return nil, fmt.Errorf("%q: %w", lines.Bytes(), err)
+		if json.Unmarshal(lines.Bytes(), &e) != nil {
+			break // killed within a line
 		}
 		if e.Event == "result" {
 			r.status[e.ID], r.reason[e.ID], r.rules[e.ID], r.rule[e.ID] = e.Status, e.Reason, e.Rules, e.Rule
 		}
 	}
-	return r, nil // however the output ends: results that are there are results
+	return r // however the output ends: results that are there are results
 }
 
 // process is one that runs.

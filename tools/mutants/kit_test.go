@@ -1,0 +1,69 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// A case is proved best by a mutant of its own rule, and then by the one that the
+// fewest cases notice.
+func TestBestMutant(t *testing.T) {
+	c := &kitCase{rules: []string{"X-1", "R07"}}
+	foreign := &mutant{ids: "X-2", cases: 1}
+	wide := &mutant{ids: "X-3, X-1", cases: 50}
+	narrow := &mutant{ids: "X-1", cases: 5}
+	for _, x := range []struct {
+		caught []*mutant
+		want   *mutant
+	}{
+		{nil, nil},
+		{[]*mutant{foreign}, foreign},
+		{[]*mutant{foreign, wide}, wide},
+		{[]*mutant{wide, foreign, narrow}, narrow},
+		{[]*mutant{narrow, wide}, narrow},
+	} {
+		c.caught = x.caught
+		if got := c.best(); got != x.want {
+			t.Errorf("%v: %+v", x.caught, got)
+		}
+	}
+}
+
+// What the kit has printed before it was killed counts.
+func TestReadKit(t *testing.T) {
+	r := readKit(strings.NewReader(`{"event":"result","id":"a/b","status":"fail","reason":"why","rules":["X-1"],"rule":"words"}
+{"event":"summary","cases":1}
+{"event":"result","id":"a/c","sta`))
+	if len(r.status) != 1 || r.status["a/b"] != "fail" || r.reason["a/b"] != "why" || r.rule["a/b"] != "words" || len(r.rules["a/b"]) != 1 {
+		t.Errorf("%+v", r)
+	}
+}
+
+func TestKitReport(t *testing.T) {
+	m := &mutant{name: "broken", ids: "X-1", cases: 3}
+	cases := []*kitCase{
+		{id: "a/own", role: "initiator", rules: []string{"X-1"}, caught: []*mutant{m}},
+		{id: "a/own", role: "responder", rules: []string{"X-1"}, caught: []*mutant{m}},
+		{id: "a/other", role: "responder", rules: []string{"X-2"}, caught: []*mutant{m}},
+		{id: "a/open", role: "initiator", rule: "this | that"},
+	}
+	name := filepath.Join(t.TempDir(), "report.md")
+	if err := writeKitReport(name, []*mutant{m}, cases, time.Minute); err != nil {
+		t.Fatal(err)
+	}
+	b, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{
+		"Of 4 cases, counted once for each role of the kit, 2 fail", "1 against one of another rule only, and 1 against none",
+		"| `a/open` | initiator | this \\| that |\n", "| broken | 3 | a/own | a/own a/other* |\n",
+	} {
+		if !strings.Contains(string(b), want) {
+			t.Errorf("%q is missing in\n%s", want, b)
+		}
+	}
+}

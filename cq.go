@@ -1,10 +1,7 @@
 package iwarp
 
 import (
-	"context"
 	"fmt"
-	"net"
-	"runtime"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -27,8 +24,8 @@ type CQ struct {
 	armed    armState
 	polled   atomic.Pointer[[]*Conn] // connections that Poll may read; never changed in place
 	events   chan struct{}
-	ready    chan struct{} // holds a token while there is something to poll
-	closed   chan struct{}
+	waiters  cqWaiters
+	closed   atomic.Bool // changed under mu
 }
 
 type armState uint8
@@ -54,10 +51,7 @@ func (d *Device) newCQ(t *Tenant, depth int) (*CQ, error) {
 		d.manager.give(resCQ, 1, &t.acct, nil)
 		return nil, err
 	}
-	return &CQ{
-		tenant: t, depth: depth,
-		events: make(chan struct{}, 1), ready: make(chan struct{}, 1), closed: make(chan struct{}),
-	}, nil
+	return &CQ{tenant: t, depth: depth, events: make(chan struct{}, 1)}, nil
 }
 
 // Depth is the number of completions that the queue has room for.
@@ -78,7 +72,6 @@ func (q *CQ) Poll(c []Completion) int {
 
 func (q *CQ) take(c []Completion) int {
 	q.mu.Lock()
-	defer q.mu.Unlock()
 	n := min(len(c), q.count)
 	for i := range n {
 		c[i] = q.ring[q.head]
@@ -89,72 +82,13 @@ func (q *CQ) take(c []Completion) int {
 		q.head = (q.head + 1) % len(q.ring)
 	}
 	q.count -= n
+	var next *cqWaiter
 	if q.count > 0 {
-		signal(q.ready)
+		next = q.waiters.first()
 	}
+	q.mu.Unlock()
+	next.wakeUp()
 	return n
-}
-
-// Wait is Poll that blocks until there is at least one completion. It gives
-// ctx's error when ctx ends first and [net.ErrClosed] when the queue is closed
-// and empty.
-func (q *CQ) Wait(ctx context.Context, c []Completion) (int, error) {
-	if len(c) == 0 {
-		return 0, nil
-	}
-	for turn := uint(0); ; turn++ {
-		if n := q.Poll(c); n > 0 {
-			return n, nil
-		}
-		again := q.ready
-		if q.spins() {
-			if turn%spinYield == 0 {
-				runtime.Gosched()
-			}
-			if turn%spinLook != spinLook-1 {
-				continue
-			}
-			again = spinning
-		}
-		select {
-		case <-q.closed:
-			if n := q.Poll(c); n > 0 {
-				return n, nil
-			}
-			return 0, fmt.Errorf("iwarp: completion queue: %w", net.ErrClosed)
-		case <-ctx.Done():
-			return 0, context.Cause(ctx)
-		case <-again:
-		}
-	}
-}
-
-// A Wait that spins lets other goroutines run, and looks at its context, only once
-// in so many turns: a turn is as short as a system call that finds nothing.
-const (
-	spinYield = 8
-	spinLook  = 64
-)
-
-// spinning is always ready: Wait does not sleep.
-var spinning = func() chan struct{} {
-	c := make(chan struct{})
-	close(c)
-	return c
-}()
-
-// spins reports whether Wait should poll connections instead of sleeping.
-func (q *CQ) spins() bool {
-	polled := q.polled.Load()
-	if polled == nil {
-		return false
-	}
-	for _, conn := range *polled {
-		if conn.polls() {
-			return true
-		}
-	}
-	return false
 }
 
 // addPolled lets Poll read a connection.
@@ -208,10 +142,8 @@ func (q *CQ) Events() <-chan struct{} { return q.events }
 func (q *CQ) Close() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	select {
-	case <-q.closed:
-	default:
-		close(q.closed)
+	if !q.closed.Swap(true) {
+		q.waiters.close()
 		m := &q.tenant.dev.manager
 		m.give(resCQ, 1, &q.tenant.acct, nil)
 		m.give(resEntries, int64(q.depth), &q.tenant.acct, nil)
@@ -253,8 +185,9 @@ func (q *CQ) push(c *Completion) {
 	if event {
 		q.armed = disarmed
 	}
+	next := q.waiters.first()
 	q.mu.Unlock()
-	signal(q.ready)
+	next.wakeUp()
 	if event {
 		signal(q.events)
 	}

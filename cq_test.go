@@ -137,6 +137,84 @@ func TestCQManyWaiters(t *testing.T) {
 	}
 }
 
+// A queue whose waiters have come again and again with the same context, or with
+// another each time, hears of each context's end, of a completion and of its own
+// end. In a bubble a wake-up that is lost is a deadlock, and a goroutine that is
+// left is an error.
+func TestCQWaitAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newDevice(t, nil)
+		cq := must(d.NewCQ(4))(t)
+		var c [4]iwarp.Completion
+		wait := func(ctx context.Context) error {
+			_, err := cq.Wait(ctx, c[:])
+			return err
+		}
+		type own struct {
+			context.Context
+			_ []int // cannot be compared
+		}
+		for range 3 {
+			lasting, cancel := context.WithCancelCause(t.Context())
+			errs := make(chan error, 3)
+			// Three at a time: so many waiters get to know the context.
+			for range 3 {
+				for range 3 {
+					go func() { errs <- wait(own{Context: lasting}) }()
+				}
+				synctest.Wait()
+				short, end := context.WithTimeout(t.Context(), time.Second)
+				if err := wait(short); !errors.Is(err, context.DeadlineExceeded) {
+					t.Errorf("Wait: %v", err)
+				}
+				end()
+				cq.WakeAll() // as completions would that somebody else takes
+				synctest.Wait()
+				if len(errs) != 0 {
+					t.Errorf("Wait ended for nothing: %v", <-errs)
+				}
+				why := errors.New("over")
+				cancel(why)
+				for range 3 {
+					if err := <-errs; !errors.Is(err, why) {
+						t.Errorf("Wait: %v", err)
+					}
+				}
+				lasting, cancel = context.WithCancelCause(t.Context())
+				for range 2 { // seen, and registered for
+					go func() { errs <- wait(lasting) }()
+					synctest.Wait()
+					cq.WakeAll()
+					synctest.Wait()
+				}
+				cancel(why)
+				for range 2 {
+					if err := <-errs; !errors.Is(err, why) {
+						t.Errorf("Wait: %v", err)
+					}
+				}
+				lasting, cancel = context.WithCancelCause(t.Context())
+			}
+			cancel(nil)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		errs := make(chan error, 6)
+		for _, ctx := range []context.Context{ctx, context.Background(), own{Context: ctx}, ctx, ctx, ctx} {
+			go func() { errs <- wait(ctx) }()
+		}
+		synctest.Wait()
+		cq.WakeAll()
+		synctest.Wait()
+		cq.Close()
+		for range 6 {
+			if err := <-errs; !errors.Is(err, net.ErrClosed) {
+				t.Errorf("Wait: %v", err)
+			}
+		}
+	})
+}
+
 // Shows: RDMAP-5.3-09
 func TestCQEvents(t *testing.T) {
 	a, b := qpPair(t, nil, nil)

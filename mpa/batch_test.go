@@ -116,8 +116,11 @@ func TestBatchIsWholeSegments(t *testing.T) {
 				}
 			}
 			limit := batchMax
-			if emss < batchMax {
-				limit -= batchMax % emss
+			if n < gatherMin {
+				limit = copiedMax // all of it is copied
+			}
+			if emss < limit {
+				limit -= limit % emss
 			}
 			if f.Len() > limit {
 				t.Errorf("EMSS %d, ULPDU %d: a batch of %d, want at most %d", emss, n, f.Len(), limit)

@@ -13,10 +13,11 @@ import (
 const batchMax = 1 << 20
 
 const (
-	gatherMin = 16 << 10 // a piece this large is referenced, a smaller one is cheaper to copy
-	piecesMax = 512      // in a batch; the kernel takes 1024 in a call
-	fuseMin   = 1 << 10  // a ULPDU this large is copied and summed up in one pass; below, two are as fast
-	maxChunks = 3        // one small, then large ones
+	gatherMin = 16 << 10  // a piece this large is referenced, a smaller one is cheaper to copy
+	piecesMax = 512       // in a batch; the kernel takes 1024 in a call
+	copiedMax = 256 << 10 // octets copied for a batch: they should still be in the cache when the kernel reads them
+	fuseMin   = 1 << 10   // a ULPDU this large is copied and summed up in one pass; below, two are as fast
+	maxChunks = 3         // one small, then large ones
 )
 
 // ErrBatchFull says that a batch has no room for another FPDU: write it out first.
@@ -73,6 +74,7 @@ type Framer struct {
 	cut    int        // the first of list.cuts that is not reached
 	left   int        // octets still to go
 	size   int        // octets of the batch, those gone included
+	copied int        // octets of it that were copied here
 	staged bool       // the last piece ends where chunk does
 
 	chunk  []byte // the chunk in use, up to what is filled
@@ -123,7 +125,16 @@ func (f *Framer) Full() bool {
 	if next == 0 || next > maxFPDULen {
 		next = maxFPDULen
 	}
-	return f.size+next > target || len(f.list.bufs) >= piecesMax
+	return f.size+next > target || f.copied+next > f.copyTarget() || len(f.list.bufs) >= piecesMax
+}
+
+// copyTarget is after how many octets copied a batch ends: at a whole number of
+// segments too.
+func (f *Framer) copyTarget() int {
+	if f.whole > 0 && f.whole <= copiedMax {
+		return copiedMax - copiedMax%f.whole
+	}
+	return copiedMax
 }
 
 // maxFPDULen is the longest FPDU with Markers that a framer makes.
@@ -171,6 +182,7 @@ func (f *Framer) Add(header []byte, payload [][]byte, stable bool) error {
 	f.fpdus++
 	f.left += l.total
 	f.size += l.total
+	f.copied += l.total - gathered
 	f.cutAfter(l.total)
 	return nil
 }
@@ -376,7 +388,7 @@ func (f *Framer) release() {
 	f.list.bufs, f.list.cuts = f.list.bufs[:0], f.list.cuts[:0]
 	listPool.Put(f.list)
 	f.list, f.chunk = nil, nil
-	f.head, f.cut, f.chunks, f.size, f.fill, f.staged = 0, 0, 0, 0, 0, false
+	f.head, f.cut, f.chunks, f.size, f.copied, f.fill, f.staged = 0, 0, 0, 0, 0, 0, false
 }
 
 func sizeOf(header []byte, payload [][]byte) int {

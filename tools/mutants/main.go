@@ -46,7 +46,7 @@ func main() {
 	pattern := flag.String("run", "", "only the mutants whose name or ids match the `pattern`")
 	flag.IntVar(&o.parallel, "p", 2, "mutants at a time")
 	flag.DurationVar(&o.timeout, "timeout", time.Minute, "for the tests of one package; a mutant that hangs them is noticed")
-	kit := flag.Bool("conform", false, "let iwarp conform judge, not the tests")
+	flag.BoolVar(&o.kit, "conform", false, "let iwarp conform judge, not the tests")
 	list := flag.Bool("list", false, "list the mutants and do not run them")
 	flag.BoolVar(&o.all, "all", false, "run every claim, and list those that do not notice")
 	flag.StringVar(&o.report, "report", "", "write a table to the `file`")
@@ -71,7 +71,7 @@ func main() {
 		return
 	}
 	judge := run
-	if *kit {
+	if o.kit {
 		judge = runKit
 	}
 	bad, err := judge(ctx, &o, mutants)
@@ -96,6 +96,7 @@ type options struct {
 	parallel int
 	timeout  time.Duration
 	all      bool
+	kit      bool
 	report   string
 }
 
@@ -115,7 +116,7 @@ func load(o *options) ([]*mutant, error) {
 		return nil, err
 	}
 	var picked []*mutant
-	for _, m := range table() {
+	for _, m := range table(o.kit) {
 		if o.pattern.MatchString(m.name) || o.pattern.MatchString(m.ids) {
 			picked = append(picked, m)
 		}

@@ -58,9 +58,12 @@ func (m *mutant) line() string {
 	return s
 }
 
-// table gives all mutants.
-func table() []*mutant {
+// table gives all mutants, for the kit those of its own too.
+func table(kit bool) []*mutant {
 	all := slices.Concat(mpaMutants, startupMutants, ddpMutants, rdmapMutants, programMutants)
+	if kit {
+		all = append(all, kitMutants...)
+	}
 	var pointers []*mutant
 	for i := range all {
 		all[i].index = i

@@ -19,11 +19,13 @@ const minAlign = 4096
 
 // Update adds p to the running value crc, as crc32.Update does.
 func Update(crc uint32, p []byte) uint32 {
-	if len(p) < minFold || !folds {
+	switch {
+	case len(p) < minFold:
+		return short(crc, p)
+	case !folds:
 		return crc32.Update(crc, table, p)
 	}
-	n := len(p) &^ 63
-	return crc32.Update(^fold(^crc, p[:n]), table, p[n:])
+	return ^fold(^crc, p)
 }
 
 // Copy copies src to the start of dst and adds it to the running value crc, in one
@@ -33,19 +35,16 @@ func Update(crc uint32, p []byte) uint32 {
 func Copy(crc uint32, dst, src []byte) uint32 {
 	if len(src) < minFold || !folds {
 		copy(dst, src) // then the copy: src may change meanwhile
-		return crc32.Update(crc, table, dst[:len(src)])
+		return Update(crc, dst[:len(src)])
 	}
 	if len(src) >= minAlign {
 		// A store across two cache lines costs twice: begin with a whole one.
 		head := int(-uintptr(unsafe.Pointer(&dst[0])) % 64)
 		copy(dst, src[:head])
-		crc = crc32.Update(crc, table, dst[:head])
+		crc = short(crc, dst[:head])
 		dst, src = dst[head:], src[head:]
 	}
-	n := len(src) &^ 63
-	crc = ^foldCopy(^crc, dst[:len(src)], src[:n])
-	copy(dst[n:], src[n:])
-	return crc32.Update(crc, table, dst[n:len(src)])
+	return ^foldCopy(^crc, dst[:len(src)], src)
 }
 
 // Kernel names what does the work on this processor.

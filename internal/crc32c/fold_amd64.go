@@ -1,6 +1,10 @@
 package crc32c
 
-import "golang.org/x/sys/cpu"
+import (
+	"hash/crc32"
+
+	"golang.org/x/sys/cpu"
+)
 
 const foldName = "AVX-512 VPCLMULQDQ"
 
@@ -16,16 +20,29 @@ var constants = [6]uint64{
 	0x0f20c0dfe, 0x14cd00bd6,
 }
 
-// fold runs over p, whose length is a multiple of 64 and at least 256, from the
-// state crc (not inverted) to the state that it gives.
+var hasCRC = cpu.X86.HasSSE42
+
+// short is crc32.Update for a few octets, without the way that it has to go first.
+func short(crc uint32, p []byte) uint32 {
+	if !hasCRC || len(p) == 0 {
+		return crc32.Update(crc, table, p)
+	}
+	return ^shortSSE42(^crc, &p[0], len(p))
+}
+
+// fold runs over p, at least 256 octets, from the state crc (not inverted) to the
+// state that it gives.
 func fold(crc uint32, p []byte) uint32 {
 	return foldAVX512(crc, &p[0], len(p), &constants)
 }
 
-// foldCopy does that and copies p to dst.
+// foldCopy does that and copies p to dst, which is as long.
 func foldCopy(crc uint32, dst, p []byte) uint32 {
 	return foldCopyAVX512(crc, &dst[0], &p[0], len(p), &constants)
 }
+
+//go:noescape
+func shortSSE42(crc uint32, p *byte, n int) uint32
 
 //go:noescape
 func foldAVX512(crc uint32, p *byte, n int, k *[6]uint64) uint32

@@ -49,6 +49,77 @@
 	CRC32Q R9, AX \
 	VZEROUPPER
 
+// The octets that are left, fewer than 64 after folding: AX is the state, SI and CX
+// where they are and how many.
+#define REST(eight, four, two, one, done) \
+eight: \
+	CMPQ CX, $8 \
+	JB   four \
+	CRC32Q (SI), AX \
+	ADDQ $8, SI \
+	SUBQ $8, CX \
+	JMP  eight \
+four: \
+	TESTQ $4, CX \
+	JZ   two \
+	CRC32L (SI), AX \
+	ADDQ $4, SI \
+two: \
+	TESTQ $2, CX \
+	JZ   one \
+	CRC32W (SI), AX \
+	ADDQ $2, SI \
+one: \
+	TESTQ $1, CX \
+	JZ   done \
+	CRC32B (SI), AX \
+done:
+
+// The same, and a copy to DI.
+#define RESTCOPY(eight, four, two, one, done) \
+eight: \
+	CMPQ CX, $8 \
+	JB   four \
+	MOVQ (SI), R8 \
+	MOVQ R8, (DI) \
+	CRC32Q R8, AX \
+	ADDQ $8, SI \
+	ADDQ $8, DI \
+	SUBQ $8, CX \
+	JMP  eight \
+four: \
+	TESTQ $4, CX \
+	JZ   two \
+	MOVL (SI), R8 \
+	MOVL R8, (DI) \
+	CRC32L R8, AX \
+	ADDQ $4, SI \
+	ADDQ $4, DI \
+two: \
+	TESTQ $2, CX \
+	JZ   one \
+	MOVW (SI), R8 \
+	MOVW R8, (DI) \
+	CRC32W R8, AX \
+	ADDQ $2, SI \
+	ADDQ $2, DI \
+one: \
+	TESTQ $1, CX \
+	JZ   done \
+	MOVB (SI), R8 \
+	MOVB R8, (DI) \
+	CRC32B R8, AX \
+done:
+
+// func shortSSE42(crc uint32, p *byte, n int) uint32
+TEXT ·shortSSE42(SB), NOSPLIT, $0-28
+	MOVL crc+0(FP), AX
+	MOVQ p+8(FP), SI
+	MOVQ n+16(FP), CX
+	REST(eight, four, two, one, done)
+	MOVL AX, ret+24(FP)
+	RET
+
 // func foldAVX512(crc uint32, p *byte, n int, k *[6]uint64) uint32
 TEXT ·foldAVX512(SB), NOSPLIT, $0-36
 	MOVL crc+0(FP), AX
@@ -89,6 +160,7 @@ more:
 
 done:
 	LANES
+	REST(eight, four, two, one, end)
 	MOVL AX, ret+32(FP)
 	RET
 
@@ -145,5 +217,6 @@ copymore:
 
 copydone:
 	LANES
+	RESTCOPY(eight, four, two, one, end)
 	MOVL AX, ret+40(FP)
 	RET

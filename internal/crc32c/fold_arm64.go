@@ -1,6 +1,10 @@
 package crc32c
 
-import "golang.org/x/sys/cpu"
+import (
+	"hash/crc32"
+
+	"golang.org/x/sys/cpu"
+)
 
 const foldName = "PMULL"
 
@@ -13,13 +17,21 @@ var constants = [4]uint64{
 	0x0f20c0dfe, 0x14cd00bd6,
 }
 
-// fold runs over p, whose length is a multiple of 16 and at least 128, from the
-// state crc (not inverted) to the state that it gives.
-func fold(crc uint32, p []byte) uint32 { return foldPMULL(crc, &p[0], len(p), &constants) }
+func short(crc uint32, p []byte) uint32 { return crc32.Update(crc, table, p) }
 
-// foldCopy does that and copies p to dst.
+// fold runs over p, at least 128 octets, from the state crc (not inverted) to the
+// state that it gives.
+func fold(crc uint32, p []byte) uint32 {
+	n := len(p) &^ 15
+	return ^short(^foldPMULL(crc, &p[0], n, &constants), p[n:])
+}
+
+// foldCopy does that and copies p to dst, which is as long.
 func foldCopy(crc uint32, dst, p []byte) uint32 {
-	return foldCopyPMULL(crc, &dst[0], &p[0], len(p), &constants)
+	n := len(p) &^ 15
+	crc = foldCopyPMULL(crc, &dst[0], &p[0], n, &constants)
+	copy(dst[n:], p[n:])
+	return ^short(^crc, dst[n:])
 }
 
 //go:noescape

@@ -14,6 +14,7 @@ type segmentCase struct {
 	level                Level
 	segments             func(s *session) [][]byte
 	legal                []Answer
+	then                 func(s *session) // more to see, where the connection goes on
 }
 
 func (c segmentCase) build() *Case {
@@ -25,7 +26,9 @@ func (c segmentCase) build() *Case {
 				s.awaitAdvert()
 			}
 			s.send(c.segments(s)...)
-			s.judge()
+			if o := s.judge(); o.kind == goesOn && c.then != nil {
+				c.then(s)
+			}
 		},
 	}
 }
@@ -85,6 +88,10 @@ func versionCases() []*Case {
 		segments: one(func(s *session) []byte {
 			return iwarptest.Untagged(3, true, s.region(regionVictim).stag, 0, s.msn(0), 0, []byte("E"))
 		}),
+		then: func(s *session) {
+			s.echoed(s.answer('E'), false, 0, nil)
+			s.fetch(s.region(regionVictim), 0, 1) // it is valid still
+		},
 	}.build())
 	for _, v := range []byte{0, 2} { // R23: the very first FPDU
 		for _, k := range headerKinds[:2] {

@@ -40,6 +40,7 @@ var settings = []setting{
 	{name: "responder, client-server", serve: true, end: []string{"--rtr", "none"}},
 	{name: "initiator, Markers", all: true, end: []string{"--markers"}},
 	{name: "responder, Markers", serve: true, all: true, end: []string{"--markers"}},
+	{name: "responder, Markers both ways", serve: true, all: true, kit: []string{"--markers"}, end: []string{"--markers"}},
 	{name: "initiator, no CRC", kit: []string{"--crc", "off"}, end: []string{"--crc", "off"}},
 	{name: "responder, no CRC", serve: true, kit: []string{"--crc", "off"}, end: []string{"--crc", "off"}},
 	{name: "responder, revision 1", serve: true, kit: []string{"--rev", "1"}, end: []string{"--rev", "1"}},

@@ -219,9 +219,6 @@ func depthCases() []*Case {
 				s.needRev2()
 				s.open(func(h *hello) { h.ird, h.ord = v[0], v[1] })
 				s.checkReply()
-				if v[1] == 0 { // the kit may send no Read Request, except as RTR
-					s.maxReads = 0
-				}
 				if s.k.o.ULP == Target {
 					s.awaitAdvert()
 				}

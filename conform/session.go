@@ -126,7 +126,7 @@ func (s *session) count(seg []byte) {
 		return
 	}
 	if s.maxReads == 0 {
-		s.notApplicable("the peer serves no RDMA Reads: IRD 0 was agreed")
+		s.notApplicable("no RDMA Reads were agreed: IRD or ORD is 0")
 	}
 	s.requests++
 }
@@ -353,7 +353,10 @@ func (s *session) rtr(kind byte) {
 	case rtrWrite:
 		s.send(iwarptest.Write(0, 0, nil))
 	case rtrRead:
+		agreed := s.maxReads
+		s.maxReads = max(agreed, 1) // it is allowed whatever was agreed (RFC 6581 section 9.1)
 		s.readZero()
+		s.maxReads = agreed
 	case rtrSend:
 		s.send(iwarptest.Send(s.msn(0), nil))
 	}
@@ -401,11 +404,11 @@ func (s *session) respond(req []byte, h hello) {
 }
 
 // agreeReads finds out how many Requests the kit may have outstanding, by what the
-// peer has said. Where nothing was said it is one.
+// two have said. Where nothing was said it is one.
 func (s *session) agreeReads() {
 	s.maxReads = 1
 	if s.their.block && s.their.ird != open14 {
-		s.maxReads = int(min(s.their.ird, max(s.mine.ord, 1)))
+		s.maxReads = int(min(s.their.ird, s.mine.ord))
 	}
 }
 

@@ -106,6 +106,7 @@ func (s *session) pump(d time.Duration, until func() bool) (outcome, bool) {
 			s.note("<- %v", e.Err)
 			return outcome{kind: closes, detail: "reset"}, false
 		case iwarptest.EventBadFrame:
+			s.note("<- %x", e.Segment[:min(len(e.Segment), 80)])
 			s.fail("the peer sends a malformed FPDU: %v (RFC 5044 section 4)", e.Err)
 		case iwarptest.EventSilence:
 			return outcome{kind: silent, detail: fmt.Sprintf("for %v", d)}, false
@@ -317,7 +318,7 @@ func (s *session) probe() outcome {
 			}
 		}
 		if s.advert == nil {
-			s.unclear("the peer allows no Read Request, so that the kit cannot tell whether the connection works")
+			s.unclear("no Read Request is allowed, so that the kit cannot tell whether the connection works")
 		}
 		n := len(s.inbox)
 		s.send(iwarptest.Send(s.msn(0), []byte("Eprobe")))

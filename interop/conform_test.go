@@ -20,8 +20,8 @@ import (
 // rping -s -P, as responder for loops of rping -c. It logs every case that fails.
 // siw's deviations do not fail the test (docs/conform.md explains them): that no
 // good connection can be had, or that the kit judges too little, does.
-// IWARP_CONFORM_RUN is a pattern of the cases to run. It takes minutes, and guests
-// may be lost on the way: by hand only.
+// IWARP_CONFORM_RUN is a pattern of the cases to run; what went over the wire is
+// logged then too. It takes minutes, and guests may be lost on the way: by hand only.
 func TestConformSiw(t *testing.T) {
 	wanted(t)
 	if os.Getenv("IWARP_CONFORM_SIW") == "" {
@@ -36,7 +36,8 @@ func TestConformSiw(t *testing.T) {
 		t.Run("initiator/"+variant, func(t *testing.T) {
 			conformSiw(t, variant, opts, 100, rpingServer)
 		})
-		opts.Role = conform.Responder
+		// A client that waits for its peer is ended after a while: see rpingClients.
+		opts.Role, opts.Wait = conform.Responder, 45*time.Second
 		t.Run("responder/"+variant, func(t *testing.T) {
 			conformSiw(t, variant, opts, 50, rpingClients)
 		})
@@ -69,6 +70,9 @@ func conformSiw(t *testing.T, variant string, opts conform.Options, least int, c
 			}
 			if r.Status == conform.Fail || r.Status == conform.Inconclusive {
 				t.Logf("%s\t%s\t%s\t%v", r.Status, r.Case.ID, r.Reason, r.Case.Rules)
+				if opts.Run != "" {
+					t.Logf("%s", strings.Join(r.Log, "\n"))
+				}
 			}
 		}
 		if lost != "" {

@@ -31,9 +31,11 @@ const (
 
 // Event is what came.
 type Event struct {
-	Kind    EventKind
-	Segment []byte // of EventFrame
-	Err     error  // why: of all other kinds, where there is more to say
+	Kind EventKind
+	// Segment is that of an EventFrame. Of an EventBadFrame it is all that has come,
+	// from the first octet of the FPDU on.
+	Segment []byte
+	Err     error // why: of all other kinds, where there is more to say
 }
 
 // Await waits at most d for the next FPDU or the end of the stream, and judges
@@ -46,7 +48,7 @@ func (p *Peer) Await(d time.Duration) Event {
 			segment, n, err := p.In.Unframe(p.unread)
 			switch {
 			case err != nil:
-				return Event{Kind: EventBadFrame, Err: err}
+				return Event{Kind: EventBadFrame, Segment: bytes.Clone(p.unread), Err: err}
 			case n > 0:
 				p.unread = append(p.unread[:0], p.unread[n:]...)
 				return Event{Kind: EventFrame, Segment: segment}

@@ -85,6 +85,28 @@ func TestCQWait(t *testing.T) {
 	})
 }
 
+// A call of Wait may be stopped between its look at the context and its sleep. If
+// the context ends meanwhile, and another call with the same one has been woken by
+// that, it must not sleep.
+func TestCQSleepAfterTheEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cq := must(newDevice(t, nil).NewCQ(4))(t)
+		ctx, cancel := context.WithCancel(t.Context())
+		for range 2 { // known, and registered for
+			go cq.Sleep(ctx)
+			synctest.Wait()
+			cq.WakeAll()
+			synctest.Wait()
+		}
+		go cq.Sleep(ctx)
+		synctest.Wait()
+		cancel()
+		synctest.Wait() // that call has gone
+		cq.Sleep(ctx)   // a deadlock, if it waits
+		cq.Close()
+	})
+}
+
 // R63: many waiters on one queue; no wake-up is lost and no completion doubled.
 func TestCQManyWaiters(t *testing.T) {
 	const depth, waiters = 64, 8

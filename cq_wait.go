@@ -102,12 +102,13 @@ func (q *CQ) sleep(ctx context.Context) {
 		return
 	}
 	done := ctx.Done()
-	switch {
-	case done == nil || w.watch(ctx, done):
-		// A context that has ended before the registration has called it by now, or
-		// will.
-		<-w.wake
-	default:
+	if done == nil || w.watch(ctx, done) {
+		// The registration wakes the waiter once, and who had it before may have taken
+		// that. While done is open it is still to come.
+		if !over(done) {
+			<-w.wake
+		}
+	} else {
 		select {
 		case <-w.wake:
 		case <-done:

@@ -1,5 +1,10 @@
 package iwarp
 
+import "context"
+
+// Sleep is what a call of Wait does that has found nothing: ctx had not ended then.
+func (q *CQ) Sleep(ctx context.Context) { q.sleep(ctx) }
+
 // WakeAll wakes all that wait, for nothing.
 func (q *CQ) WakeAll() {
 	q.mu.Lock()

@@ -255,6 +255,7 @@ func teardownCases() []*Case {
 		Rule: "An endpoint that cannot get rid of its answers ends with its peer", Sends: "Read Requests of 256 KiB, and a reset while they are answered", Legal: nil,
 		run: func(s *session) {
 			s.target()
+			s.wantReads(1)
 			r := s.region(regionLarge)
 			var segs [][]byte
 			for range s.maxReads {

@@ -255,7 +255,9 @@ func depthCases() []*Case {
 			s.notApplicable("the client's only RTR is a Read")
 		}
 		h.ird = 0
-		h.rtr &^= rtrRead
+		if h.rtr &^= rtrRead; h.rtr == 0 {
+			h.rtr = s.their.rtr &^ rtrRead
+		}
 	}, on, few)
 	reply("ird-1", "MPA2-9.1-06", "The initiator's ORD is at most the responder's IRD", func(_ *session, h *hello) { h.ird = 1 }, on)
 	reply("ird-open", "MPA2-9.1-11", "IRD 0x3fff: the initiator keeps its ORD", func(_ *session, h *hello) { h.ird = open14 }, on)

@@ -88,7 +88,7 @@ func readCases() []*Case {
 				s.reads = append(s.reads, x)
 				segs = append(segs, iwarptest.ReadRequest(s.msn(1), 9, 0, r.size, r.stag, r.to))
 			}
-			s.send(segs...)
+			s.push(segs...)
 			s.judge()
 		},
 	})
@@ -97,6 +97,7 @@ func readCases() []*Case {
 		Rule: "A Read of no octets is answered by one segment of no octets", Sends: "20 Read Requests of no octets, one after the other", Legal: legal(carryOn("RFC 5040 section 5.2.1")),
 		run: func(s *session) {
 			s.open()
+			s.wantReads(1)
 			for range 20 {
 				s.works("a Read of no octets")
 			}

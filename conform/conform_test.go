@@ -116,6 +116,8 @@ var variants = []struct {
 	{"rev-1", func(c *iwarp.Config) { c.Revision = 1 }, func(o *conform.Options) { o.Revision = 1 }},
 	{"client-server", func(c *iwarp.Config) { c.RTR = iwarp.RTRNone }, nil},
 	{"rtr-read", func(c *iwarp.Config) { c.RTR = iwarp.RTRRead }, nil},
+	{"rtr-read-depth-1", func(c *iwarp.Config) { c.RTR, c.IRD, c.ORD = iwarp.RTRRead, 1, 1 }, nil},
+	{"rtr-read-send", func(c *iwarp.Config) { c.RTR = iwarp.RTRRead | iwarp.RTRSend }, nil},
 	{"rtr-send", func(c *iwarp.Config) { c.RTR = iwarp.RTRSend }, nil},
 	{"depth-1", func(c *iwarp.Config) { c.IRD, c.ORD = 1, 1 }, nil},
 	{"no-reads", func(c *iwarp.Config) { c.IRD, c.ORD = -1, -1 }, nil},

@@ -112,6 +112,13 @@ func (s *session) raw(what string, octets ...[]byte) {
 func (s *session) send(segments ...[]byte) {
 	for _, seg := range segments {
 		s.count(seg)
+	}
+	s.push(segments...)
+}
+
+// push is send for segments that need not keep to what was agreed.
+func (s *session) push(segments ...[]byte) {
+	for _, seg := range segments {
 		s.note("-> %s", iwarptest.Describe(seg))
 	}
 	if err := s.p.TrySend(segments...); err != nil {
@@ -345,6 +352,13 @@ func (s *session) begin() {
 		}
 	}
 	s.rtr(kind)
+	if kind != rtrRead {
+		return
+	}
+	// It takes a place among the Requests that the peer serves.
+	if o, ok := s.pump(s.timeout(), func() bool { return s.requests == 0 }); !ok {
+		s.fail("after a good startup and an RTR that is a Read: the peer %v (RFC 6581 section 9.2)", s.close2(o))
+	}
 }
 
 // rtr sends an RTR.

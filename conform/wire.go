@@ -39,6 +39,7 @@ type wire struct {
 	due      [4]uint32 // MSN that is due from the peer, per QN
 	maxReads int       // Read and Atomic Requests that the kit may have outstanding
 	requests int       // of these that are
+	served   bool      // the peer has answered one
 	partial  [4]*message
 	tagged   *taggedRun
 	runs     []taggedRun // tagged messages that are whole
@@ -211,6 +212,7 @@ func (s *session) takeResponse(stag uint32, to uint64, data []byte, last bool) s
 	}
 	if r.complete = last; last {
 		s.requests--
+		s.served = true
 	}
 	return ""
 }
@@ -274,6 +276,7 @@ func (s *session) deliver(m *message) (*outcome, string) {
 	case 11:
 		s.atomics = append(s.atomics, *m)
 		s.requests--
+		s.served = true
 	default:
 		if s.isRTR(m) {
 			return nil, ""
@@ -330,7 +333,7 @@ func (s *session) probe() outcome {
 	}
 	r := s.readZero()
 	o, _ := s.pump(s.timeout(), func() bool { return r.complete })
-	if o.kind == terminates && !s.their.block && s.refusesReads(o) {
+	if o.kind == terminates && !s.their.block && !s.served && s.refusesReads(o) {
 		s.unclear("the peer refuses the kit's Read Request (%v): without the enhanced startup the depth is the programs' to agree on (RFC 6581 section 4.1)", o)
 	}
 	return o

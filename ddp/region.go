@@ -16,7 +16,8 @@ import (
 // them has returned, no access under the old state is still going on, and none
 // will start: what the buffer holds then can be examined and will not change
 // (https://www.rfc-editor.org/rfc/rfc5041#section-8.3.1). They must not be called
-// from within an access, that is from the function given to [Region.Atomic].
+// from within an access, that is from the function given to [Region.Atomic] or
+// from the CheckTagged of a [Receiver] that takes batches.
 //
 // Accesses do not exclude each other: if peers write to the same octets at the
 // same time, what stands there afterwards is anyone's octets, as on any RNIC.
@@ -73,8 +74,9 @@ func (r *Region) Valid() bool {
 }
 
 // Invalidate makes the STag invalid. It waits for accesses in progress, each of
-// which lasts for a copy of some octets; when it has returned, no octet of the
-// buffer is touched any more. The region keeps its place in the table and its
+// which lasts for a copy of some octets or, in a [Receiver] that takes batches, for
+// the segments of one batch; when it has returned, no octet of the buffer is
+// touched any more. The region keeps its place in the table and its
 // buffer, and [Region.Rekey] makes it valid again. Calling it again is harmless.
 func (r *Region) Invalidate() {
 	r.guard.lock()

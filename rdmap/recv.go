@@ -171,6 +171,7 @@ func (u *upcalls) Deliver(m *ddp.Message) *protocol.Error {
 		s.writes.Add(1)
 		return nil
 	}
+	s.countFresh() // whoever hears of the message may look at the counters
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.stats.MessagesReceived++

@@ -40,6 +40,24 @@ func TestCaseList(t *testing.T) {
 	}
 }
 
+// Each case is in the report of the mutants, as one that can fail or one that has not
+// been shown to: go run ./tools/mutants -conform -report docs/conform-mutants.md
+func TestEveryCaseIsProved(t *testing.T) {
+	b, err := os.ReadFile("../docs/conform-mutants.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	listed := map[string]bool{}
+	for _, id := range regexp.MustCompile(`[a-z]+/[A-Za-z0-9-]+`).FindAllString(string(b), -1) {
+		listed[id] = true
+	}
+	for _, c := range conform.Cases() {
+		if !listed[c.ID] {
+			t.Errorf("%s is not in the report: is there a mutant that makes it fail?", c.ID)
+		}
+	}
+}
+
 // Each case is told apart, has a rule that exists, and says all that a reader
 // needs.
 func TestCases(t *testing.T) {

@@ -57,8 +57,8 @@ func writeKitReport(name string, mutants []*mutant, cases []*kitCase, took time.
 	var b bytes.Buffer
 	fmt.Fprintf(&b, `# Cases of the kit that can fail
 
-Made by `+"`go run ./tools/mutants -conform -report docs/conform-mutants.md`"+`; do not edit. Each of the %d mutants of
-[mutants.md](mutants.md) breaks one rule of our own endpoint, which is then tested by `+"`iwarp conform`"+`. A case that fails against a mutant,
+Made by `+"`go run ./tools/mutants -conform -report docs/conform-mutants.md`"+`; do not edit. Each of %d mutants breaks one rule of our own
+endpoint, which is then tested by `+"`iwarp conform`"+`: those of [mutants.md](mutants.md), and those for the kit alone, named kit-, of [mutants_kit.go](../tools/mutants/mutants_kit.go). A case that fails against a mutant,
 twice, while a good connection with it works, has shown that it can fail. Of %d cases, counted once for each role of the kit, %d fail against a mutant of a rule that they name,
 %d against one of another rule only, and %d against none. It took %v.
 

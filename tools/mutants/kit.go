@@ -62,12 +62,18 @@ func (c *kitCase) own(m *mutant) bool {
 	return slices.ContainsFunc(c.rules, func(r string) bool { return slices.Contains(strings.Split(m.ids, ", "), r) })
 }
 
-// kitRun is one run of the kit against one endpoint.
-type kitRun struct {
-	status map[string]string // by case
-	reason map[string]string
-	rules  map[string][]string
-	rule   map[string]string
+// role is the kit's.
+func (s *setting) role() string {
+	if s.serve {
+		return "responder"
+	}
+	return "initiator"
+}
+
+// kitResult is what the kit says of a case.
+type kitResult struct {
+	Status, Reason, Rule string
+	Rules                []string
 }
 
 // proof is a run of all mutants against the kit.
@@ -105,6 +111,11 @@ func runKit(ctx context.Context, o *options, mutants []*mutant) (open int, err e
 			fmt.Println("no mutant makes it fail:", c.name())
 		}
 	}
+	for _, m := range mutants {
+		if m.trouble != nil {
+			return 0, fmt.Errorf("%s: %w", m.name, m.trouble)
+		}
+	}
 	took := time.Since(start).Round(time.Second)
 	fmt.Printf("%d mutants, %d cases, %d of which none makes fail, in %v\n", len(mutants), len(p.cases), open, took)
 	if o.report != "" {
@@ -132,13 +143,12 @@ func (p *proof) baseline(ctx context.Context) error {
 		if err != nil {
 			return fmt.Errorf("without a mutant: %s: %w", settings[i].name, err)
 		}
-		for id, status := range r.status {
-			role, _, _ := strings.Cut(settings[i].name, ",")
-			c := &kitCase{id: id, role: role, rules: r.rules[id], rule: r.rule[id]}
+		for id, res := range r {
+			c := &kitCase{id: id, role: settings[i].role(), rules: res.Rules, rule: res.Rule}
 			switch before := known[c.name()]; {
-			case status == "fail":
-				return fmt.Errorf("without a mutant: %s: %s fails: %s", settings[i].name, c.name(), r.reason[id])
-			case status != "pass":
+			case res.Status == "fail":
+				return fmt.Errorf("without a mutant: %s: %s fails: %s", settings[i].name, c.name(), res.Reason)
+			case res.Status != "pass":
 			case before == nil:
 				known[c.name()] = c
 				p.cases = append(p.cases, c)
@@ -205,7 +215,7 @@ func (p *proof) failing(ctx context.Context, m *mutant, tool string, i int) ([]*
 }
 
 // narrow gives those of the cases that fail. If the endpoint dies, it looks for the
-// ones that kill it.
+// ones that kill it, and runs fewer at a time if so many take too long.
 func (p *proof) narrow(ctx context.Context, tool string, i int, cases []*kitCase) ([]*kitCase, error) {
 	if len(cases) == 0 {
 		return nil, nil
@@ -215,20 +225,22 @@ func (p *proof) narrow(ctx context.Context, tool string, i int, cases []*kitCase
 		ids = append(ids, regexp.QuoteMeta(c.id))
 	}
 	r, err := p.run(ctx, tool, i, "^("+strings.Join(ids, "|")+")$")
-	if !errors.Is(err, errDied) {
-		if err != nil {
-			return nil, err
-		}
+	if err == nil {
 		var failed []*kitCase
 		for _, c := range cases {
-			if r.status[c.id] == "fail" {
+			if r[c.id].Status == "fail" {
 				failed = append(failed, c)
 			}
 		}
 		return failed, nil
 	}
-	if len(cases) == 1 {
+	switch died := errors.Is(err, errDied); {
+	case !died && !errors.Is(err, errSlow):
+		return nil, err
+	case died && len(cases) == 1:
 		return cases, nil
+	case len(cases) == 1:
+		return nil, nil // it says nothing
 	}
 	left, err := p.narrow(ctx, tool, i, cases[:len(cases)/2])
 	if err != nil {
@@ -239,14 +251,16 @@ func (p *proof) narrow(ctx context.Context, tool string, i int, cases []*kitCase
 }
 
 // A run proves nothing if no good connection is to be had with the endpoint.
-// errDied says that the endpoint has died.
+// errDied says that the endpoint has died, errSlow that the run was ended.
 var (
 	errNoKit = errors.New("no good connection")
 	errDied  = errors.New("the endpoint died")
+	errSlow  = errors.New("the run took too long")
 )
 
-// run runs the kit against the endpoint that tool is.
-func (p *proof) run(ctx context.Context, tool string, i int, pattern string) (*kitRun, error) {
+// run runs the kit against the endpoint that tool is, and gives what it says of each
+// case.
+func (p *proof) run(ctx context.Context, tool string, i int, pattern string) (map[string]kitResult, error) {
 	ctx, cancel := context.WithTimeout(ctx, p.o.timeout)
 	defer cancel()
 	s := settings[i]
@@ -287,32 +301,35 @@ func (p *proof) run(ctx context.Context, tool string, i int, pattern string) (*k
 		}
 	}()
 	r := readKit(kit.out)
+	if ctx.Err() != nil { // which has killed both
+		return nil, errSlow
+	}
 	select {
 	case <-end.done:
 		return nil, errDied
 	default:
 	}
-	if len(r.status) == 0 {
+	if len(r) == 0 {
 		return nil, errNoKit
 	}
 	return r, nil
 }
 
 // readKit reads what the kit prints.
-func readKit(out io.Reader) *kitRun {
-	r := &kitRun{map[string]string{}, map[string]string{}, map[string][]string{}, map[string]string{}}
+func readKit(out io.Reader) map[string]kitResult {
+	r := make(map[string]kitResult)
 	lines := bufio.NewScanner(out)
 	lines.Buffer(nil, 1<<26)
 	for lines.Scan() {
 		var e struct {
-			Event, ID, Status, Reason, Rule string
-			Rules                           []string
+			Event, ID string
+			kitResult
 		}
 		if json.Unmarshal(lines.Bytes(), &e) != nil {
 			break // killed within a line
 		}
 		if e.Event == "result" {
-			r.status[e.ID], r.reason[e.ID], r.rules[e.ID], r.rule[e.ID] = e.Status, e.Reason, e.Rules, e.Rule
+			r[e.ID] = e.kitResult
 		}
 	}
 	return r // however the output ends: results that are there are results

@@ -3,6 +3,7 @@ package main
 import (
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -32,12 +33,23 @@ func TestBestMutant(t *testing.T) {
 	}
 }
 
+// The mutants for the kit are run by hand. That they still apply is looked at here.
+func TestKitMutantsApply(t *testing.T) {
+	all, err := load(&options{root: "../..", kit: true, pattern: regexp.MustCompile("")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := len(all) - len(table(false)); n != len(kitMutants) {
+		t.Errorf("%d mutants for the kit, want %d", n, len(kitMutants))
+	}
+}
+
 // What the kit has printed before it was killed counts.
 func TestReadKit(t *testing.T) {
 	r := readKit(strings.NewReader(`{"event":"result","id":"a/b","status":"fail","reason":"why","rules":["X-1"],"rule":"words"}
 {"event":"summary","cases":1}
 {"event":"result","id":"a/c","sta`))
-	if len(r.status) != 1 || r.status["a/b"] != "fail" || r.reason["a/b"] != "why" || r.rule["a/b"] != "words" || len(r.rules["a/b"]) != 1 {
+	if x := r["a/b"]; len(r) != 1 || x.Status != "fail" || x.Reason != "why" || x.Rule != "words" || len(x.Rules) != 1 {
 		t.Errorf("%+v", r)
 	}
 }

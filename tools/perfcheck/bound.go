@@ -95,6 +95,8 @@ func (c *checker) boundRound(ctx context.Context, b bound) (rate float64, err er
 	if err != nil {
 		return 0, err
 	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
 	cmd := exec.CommandContext(ctx, exe, "-bound-serve", string(spec))
 	cmd.Env = append(os.Environ(), fmt.Sprintf("GOMAXPROCS=%d", runtime.GOMAXPROCS(0)))
 	cmd.Stderr = os.Stderr
@@ -105,7 +107,12 @@ func (c *checker) boundRound(ctx context.Context, b bound) (rate float64, err er
 	if err := cmd.Start(); err != nil {
 		return 0, err
 	}
-	defer func() { err = errors.Join(err, cmd.Wait()) }()
+	defer func() {
+		if err != nil {
+			cancel() // it may wait for connections that do not come
+		}
+		err = errors.Join(err, cmd.Wait())
+	}()
 	addr, err := bufio.NewReader(out).ReadString('\n')
 	if err != nil {
 		return 0, err

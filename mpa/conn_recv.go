@@ -16,6 +16,7 @@ type receiver struct {
 	small    *parkArray // borrowed, or nil; a conn that blocks in Read keeps it
 	rd, wr   int
 	need     int  // octets of buf[rd:] that the Deframer asks for
+	size     int  // octets of the longest FPDU that the last read brought
 	more     bool // buf[rd:] may hold a whole FPDU
 	order    uint64
 	swallow  bool // after an error of MPA: read and discard
@@ -83,6 +84,7 @@ func (c *Conn) deliver(fn func(order uint64, segment []byte) error) error {
 	r := &c.in
 	var fpdus, octets uint64
 	var result error
+	longest := 0
 	for {
 		ulpdu, n, need, perr := r.deframer.Next(r.buf[r.rd:r.wr])
 		if perr != nil {
@@ -98,6 +100,7 @@ func (c *Conn) deliver(fn func(order uint64, segment []byte) error) error {
 			break
 		}
 		r.rd += n
+		longest = max(longest, n)
 		if fpdus == 0 && !c.maySend.Load() {
 			c.maySend.Store(true)
 		}
@@ -109,6 +112,9 @@ func (c *Conn) deliver(fn func(order uint64, segment []byte) error) error {
 			r.more = true
 			break
 		}
+	}
+	if longest > 0 {
+		r.size = longest
 	}
 	c.stats.fpdusReceived.Add(fpdus)
 	c.stats.octetsReceived.Add(octets)
@@ -172,7 +178,7 @@ func (c *Conn) read() (int, error) {
 	}
 	r.makeRoom()
 	for range 100 {
-		n, err := c.nc.Read(r.buf[r.wr:])
+		n, err := c.nc.Read(r.room())
 		if n > 0 || err != nil {
 			return max(n, 0), err
 		}
@@ -187,7 +193,7 @@ func (r *receiver) tryRead(fd uintptr) bool {
 		r.dropSmall()
 	}
 	r.calls++
-	n, again, err := tcpinfo.TryRead(fd, r.buf[r.wr:])
+	n, again, err := tcpinfo.TryRead(fd, r.room())
 	if again && r.poll {
 		r.none = true
 		return true
@@ -198,6 +204,23 @@ func (r *receiver) tryRead(fd uintptr) bool {
 	}
 	r.n, r.err = n, err
 	return true
+}
+
+// room is where to read to. Where FPDUs are long it ends where one is likely to
+// end, if they go on as they are: what is read of the next would have to be moved.
+func (r *receiver) room() []byte {
+	room := r.buf[r.wr:]
+	if r.size < longFPDU {
+		return room
+	}
+	rest := r.size - (r.wr - r.rd)
+	if r.need >= longFPDU {
+		rest = r.need - (r.wr - r.rd) // its length is known
+	}
+	if rest <= 0 || rest > len(room) {
+		return room
+	}
+	return room[:rest+(len(room)-rest)/r.size*r.size]
 }
 
 // park gives up the large buffer for the time of a wait: nothing or little is in

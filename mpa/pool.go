@@ -8,6 +8,7 @@ import "sync"
 const (
 	recvBufLen   = 256 << 10 // of one read; stays in a core's second-level cache
 	smallRecvLen = 4 << 10   // of a conn that blocks in Read, or waits within an FPDU
+	longFPDU     = 16 << 10  // what is left of such a one behind a read is worth avoiding
 	smallChunk   = 32 << 10  // a batch starts here
 	largeChunk   = 1 << 20   // and goes on here
 )

@@ -1,0 +1,73 @@
+package mpa
+
+import (
+	"io"
+	"net"
+	"testing"
+)
+
+// Reads end where long FPDUs do, if these go on as they are; everything else gets
+// all the room.
+func TestRoom(t *testing.T) {
+	const all, long = recvBufLen, 64776
+	for _, c := range []struct {
+		why              string
+		size, have, need int
+		want             int
+	}{
+		{"nothing known", 0, 0, 0, all},
+		{"short FPDUs", 1448, 100, 1448, all - 100},
+		{"long ones, at a boundary", long, 0, 0, 4 * long},
+		{"within one", long, 1000, long, 4*long - 1000},
+		{"within a shorter one", long, 1000, 20000, 19000 + 3*long},
+		{"before its length", long, 1, 2, 4*long - 1},
+		{"the rest does not fit", long, all - 10, long + all, 10},
+		{"more is there than one has", long, long + 5, 2, all - long - 5},
+	} {
+		r := receiver{buf: make([]byte, all), size: c.size, wr: c.have, need: c.need}
+		if got := len(r.room()); got != c.want {
+			t.Errorf("%s: %d octets, want %d", c.why, got, c.want)
+		}
+	}
+}
+
+// greedy is a conn that always has as much as is asked for, and looks whether
+// large reads end with an FPDU.
+type greedy struct {
+	net.Conn
+	stream []byte
+	every  int // octets of an FPDU
+	read   int
+	inside int // large reads that ended within an FPDU
+}
+
+func (g *greedy) Read(p []byte) (int, error) {
+	n := copy(p, g.stream[min(g.read, len(g.stream)):])
+	if n == 0 {
+		return 0, io.EOF
+	}
+	if g.read += n; n > smallRecvLen && g.read%g.every != 0 {
+		g.inside++
+	}
+	return n, nil
+}
+
+func TestReadsEndWithLongFPDUs(t *testing.T) {
+	const fpdus = 40
+	f := Framer{CRC: true}
+	var stream []byte
+	for range fpdus {
+		stream, _ = f.Append(stream, make([]byte, MaxULPDU))
+	}
+	g := &greedy{stream: stream, every: len(stream) / fpdus}
+	c := NewConn(g, Params{CRC: true}, nil)
+	got := 0
+	for got < fpdus {
+		if err := c.Receive(func(uint64, []byte) error { got++; return nil }); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if g.inside > 1 { // the first has to learn the length
+		t.Errorf("%d large reads ended within an FPDU", g.inside)
+	}
+}

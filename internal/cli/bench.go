@@ -28,6 +28,7 @@ type benchCmd struct {
 	Samples  int           `default:"7" placeholder:"N" help:"Samples (default 7). The median of them is the result."`
 	Duration time.Duration `default:"250ms" placeholder:"D" help:"About how long a sample takes (default 250ms)."`
 	Segment  fpduMax       `placeholder:"N" help:"Hold FPDUs to what fits TCP segments of N octets, as on a network with such a path: 1448 is Ethernet's."`
+	Pages    benchPages    `default:"huge" placeholder:"huge|heap" help:"The memory that messages of 256 KiB and more come from and go to, the baseline's too: in huge pages where Linux gives them (default), or wherever Go's heap has it, which is slower and differs from run to run."`
 	SameCPU  bool          `name:"same-cpu" help:"Both ends on one processor, where a wake-up is cheap and steady. Only without HOST:PORT, and on Linux."`
 	One      bool          `name:"one-process" help:"Both ends in this process. Only without HOST:PORT."`
 	HTML     string        `name:"html" placeholder:"FILE" help:"Write the results with plots to FILE, as HTML that needs nothing else."`
@@ -52,7 +53,7 @@ With --json every line is an object; "event" says which:
   machine   go, os, arch, cpus, processor, features (a list), crc_kernel; peer: the same of the other end
 
   result    op, octets, depth, conns, bidi, latency, poll, crc, markers, segment (0: the TCP's), mulpdu,
-            congestion, samples
+            congestion, huge_pages (whether the messages lie in such), samples
             gb_per_s (1e9 octets), gb_per_s_min, gb_per_s_max, messages_per_s,
             cpu_s_per_gb (both ends), allocs_per_op (both ends), syscalls_per_gb (reads and writes, both ends)
             with --lat instead: min_ns, median_ns, p99_ns, p999_ns, max_ns, allocs_per_op, histogram: a list of
@@ -86,6 +87,23 @@ func (o *benchOp) UnmarshalText(b []byte) error {
 		return nil
 	}
 	return fmt.Errorf("%q: write, read, send or notify", b)
+}
+
+// benchPages is where messages lie.
+type benchPages string
+
+const (
+	pagesHuge benchPages = "huge"
+	pagesHeap benchPages = "heap"
+)
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (p *benchPages) UnmarshalText(b []byte) error {
+	if v := benchPages(b); v == pagesHuge || v == pagesHeap {
+		*p = v
+		return nil
+	}
+	return fmt.Errorf("%q: huge or heap", b)
 }
 
 // Bounds of what can be asked for.
@@ -191,7 +209,7 @@ func (c *benchCmd) sizes() []int {
 func (c *benchCmd) spec(size int) benchSpec {
 	s := benchSpec{
 		Op: c.Op, Size: size, Conns: c.Conns, Bidi: c.Bidi, Lat: c.Lat, Poll: c.Poll,
-		Depth: min(max(4<<20/size, 4), 512),
+		Depth: min(max(4<<20/size, 4), 512), HugePages: c.Pages == pagesHuge,
 	}
 	if s.Op == opAuto {
 		s.Op = opWrite

@@ -284,7 +284,7 @@ func (b *benchClient) measure(ctx context.Context, spec benchSpec, first bool) (
 		r.add(count, round)
 		p.show(i + 1)
 	}
-	r.mulpdu = ours.mulpdu()
+	r.mulpdu, r.huge = ours.mulpdu(), ours.huge()
 	r.finish(base != nil)
 	return r, nil
 }

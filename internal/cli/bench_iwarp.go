@@ -33,6 +33,7 @@ type iwarpConn struct {
 	recvs []iwarp.RecvWR // as many as may be posted
 	comps []iwarp.Completion
 	took  []int64
+	huge  bool // the messages lie in huge pages
 
 	credits  int // messages that the other end has receives for
 	received int // messages since it was last given credit
@@ -103,7 +104,9 @@ func (l *iwarpLink) newConn() (*iwarpConn, error) {
 	if c.qp, err = l.pd.NewQP(&iwarp.QPConfig{SendCQ: c.cq, RecvCQ: c.cq, SendDepth: sends, RecvDepth: receives}); err != nil {
 		return nil, err
 	}
-	src, dst := make([]byte, s.Size), make([]byte, s.Size)
+	src, hugeSrc := s.memory(s.Size)
+	dst, hugeDst := s.memory(s.Size)
+	c.huge = hugeSrc && hugeDst
 	if c.mr, err = l.pd.RegisterMR(dst, iwarp.RemoteRead|iwarp.RemoteWrite, nil); err != nil {
 		return nil, err
 	}
@@ -165,6 +168,7 @@ func (l *iwarpLink) calls() (n uint64, ok bool) {
 
 func (l *iwarpLink) times() []int64 { return l.conns[0].took }
 func (l *iwarpLink) mulpdu() int    { return l.conns[0].conn.Stats().MULPDU }
+func (l *iwarpLink) huge() bool     { return l.conns[0].huge }
 
 func (l *iwarpLink) close() {
 	for _, c := range l.conns {

@@ -26,6 +26,8 @@ type benchLink interface {
 	// times are the latencies of the last run.
 	times() []int64
 	mulpdu() int
+	// huge reports whether the messages lie in huge pages.
+	huge() bool
 	close()
 }
 

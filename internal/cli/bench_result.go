@@ -33,6 +33,7 @@ type benchResult struct {
 	crc, markers bool
 	segment      int
 	mulpdu       int
+	huge         bool // the messages lie in huge pages
 
 	rounds []roundFigures
 	allocs []float64 // per operation
@@ -210,6 +211,7 @@ func (r *benchResult) MarshalJSON() ([]byte, error) {
 		Segment    int     `json:"segment"`
 		MULPDU     int     `json:"mulpdu"`
 		Congestion string  `json:"congestion"`
+		HugePages  bool    `json:"huge_pages"`
 		Samples    int     `json:"samples"`
 		Allocs     float64 `json:"allocs_per_op"`
 		*bandwidth
@@ -218,7 +220,7 @@ func (r *benchResult) MarshalJSON() ([]byte, error) {
 		Rounds []roundFigures `json:"rounds"`
 	}{
 		Op: r.Op, Octets: r.Size, Depth: r.Depth, Conns: r.Conns, Bidi: r.Bidi, Latency: r.Lat, Poll: r.Poll,
-		CRC: r.crc, Markers: r.markers, Segment: r.segment, MULPDU: r.mulpdu, Congestion: r.Congestion,
+		CRC: r.crc, Markers: r.markers, Segment: r.segment, MULPDU: r.mulpdu, Congestion: r.Congestion, HugePages: r.huge,
 		Samples: len(r.rounds), Allocs: median(r.allocs), Rounds: r.rounds,
 	}
 	if r.Lat {
@@ -241,8 +243,12 @@ func (r *benchResult) MarshalJSON() ([]byte, error) {
 func (r *benchResult) text() string {
 	var b strings.Builder
 	if r.headerBefore {
-		fmt.Fprintf(&b, "%s, CRC %s, frames of at most %s, congestion control %s, %s; medians\n", r.title(), onOffWord(r.crc),
-			plural(uint64(r.mulpdu), "octet"), orUnknown(r.Congestion), plural(uint64(len(r.rounds)), "sample"))
+		pages := ""
+		if r.huge {
+			pages = "huge pages, "
+		}
+		fmt.Fprintf(&b, "%s, CRC %s, frames of at most %s, congestion control %s, %s%s; medians\n", r.title(), onOffWord(r.crc),
+			plural(uint64(r.mulpdu), "octet"), orUnknown(r.Congestion), pages, plural(uint64(len(r.rounds)), "sample"))
 	}
 	if r.Lat {
 		r.latencyText(&b)

@@ -47,15 +47,18 @@ func (l *tcpLink) add(_ context.Context, i int, nc net.Conn) error {
 	c.sock, _ = tcpinfo.NewSocket(tc)
 	l.conns[i] = c
 	if l.spec.Lat {
-		c.src, c.dst = make([]byte, l.spec.Size), make([]byte, l.spec.Size)
+		c.src, _ = l.spec.memory(l.spec.Size)
+		c.dst, _ = l.spec.memory(l.spec.Size)
 		return nil
 	}
 	// Messages above 1 MiB come from as much memory, and go to as much: their
 	// octets are not in a cache then, and would not be with any protocol.
-	c.src, c.dst = make([]byte, max(l.spec.Size, 2<<20)), make([]byte, baselineRead)
+	c.src, _ = l.spec.memory(max(l.spec.Size, 2<<20))
+	room := baselineRead
 	if l.spec.Size > 1<<20 {
-		c.dst = make([]byte, l.spec.Size)
+		room = l.spec.Size
 	}
+	c.dst, _ = l.spec.memory(room)
 	return nil
 }
 
@@ -64,6 +67,7 @@ func (l *tcpLink) connected([]iwarp.RemoteBuffer) error { return nil }
 func (l *tcpLink) calls() (uint64, bool)                { return 0, false }
 func (l *tcpLink) times() []int64                       { return l.conns[0].took }
 func (l *tcpLink) mulpdu() int                          { return 0 }
+func (l *tcpLink) huge() bool                           { return false }
 
 func (l *tcpLink) close() {
 	for _, c := range l.conns {

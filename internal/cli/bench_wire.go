@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/go-iwarp/iwarp"
+	"github.com/go-iwarp/iwarp/internal/pages"
 	"github.com/go-iwarp/iwarp/internal/tcpinfo"
 )
 
@@ -66,6 +67,15 @@ type benchSpec struct {
 	Lat        bool    `json:"lat"`
 	Poll       bool    `json:"poll"`
 	Congestion string  `json:"congestion"`
+	HugePages  bool    `json:"huge_pages"`
+}
+
+// memory gives n octets for messages, and says whether they lie in huge pages.
+func (s *benchSpec) memory(n int) ([]byte, bool) {
+	if !s.HugePages {
+		return make([]byte, n), false
+	}
+	return pages.Huge(n)
 }
 
 // check refuses what would take too much of a server.

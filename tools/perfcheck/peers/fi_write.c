@@ -14,6 +14,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -78,7 +79,8 @@ int main(int argc, char **argv)
 	check(fi_ep_bind(ep, &cq->fid, FI_TRANSMIT | FI_RECV), "bind cq");
 	check(fi_ep_bind(ep, &av->fid, 0), "bind av");
 	check(fi_enable(ep), "fi_enable");
-	char *buf = aligned_alloc(4096, max);
+	char *buf = aligned_alloc(2 << 20, max);
+	madvise(buf, max, MADV_HUGEPAGE); // "iwarp bench" does so too
 	memset(buf, 1, max);
 	check(fi_mr_reg(domain, buf, max, FI_REMOTE_WRITE | FI_WRITE, 0, 1, 0, &mr, NULL), "fi_mr_reg");
 

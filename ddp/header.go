@@ -127,6 +127,11 @@ func (h *Header) AppendTo(b []byte) []byte {
 	return binary.BigEndian.AppendUint32(b, h.MO)
 }
 
+// putTO and putMO write the one field of b, an encoded header, in which the
+// segments of a message differ.
+func (h *Header) putTO(b []byte) { binary.BigEndian.PutUint64(b[6:], h.TO) }
+func (h *Header) putMO(b []byte) { binary.BigEndian.PutUint32(b[14:], h.MO) }
+
 // Parse reads the header at the start of b and gives the octets that it takes.
 // The payload is what follows: DDP has no length field, the LLP tells where a
 // segment ends. A b shorter than its header gives [io.ErrUnexpectedEOF].

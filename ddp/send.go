@@ -19,7 +19,8 @@ var ErrWrap = errors.New("ddp: Tagged Offset wraps 2^64")
 // nothing. It is not safe for concurrent use and must not be copied after the
 // first Start. The zero value has no message.
 type Outgoing struct {
-	header    Header
+	header    Header   // of the next segment, Last aside
+	encoded   int      // octets of it in scratch, but for what changes
 	sg        [][]byte // what is left: the rest of sg[0] from off on, and the others
 	off       int
 	remaining uint64
@@ -49,6 +50,7 @@ func (o *Outgoing) Start(h Header, sg [][]byte) error {
 	}
 	h.MO, h.Last = 0, false
 	o.header, o.sg, o.remaining, o.active = h, sg, total, true
+	o.encoded = len(o.header.AppendTo(o.scratch[:0]))
 	return nil
 }
 
@@ -79,19 +81,22 @@ func (o *Outgoing) Next(mulpdu int) (header []byte, payload [][]byte, last bool)
 	if !o.active {
 		return nil, nil, false
 	}
-	n := uint64(max(max(mulpdu, 0)-o.header.Len(), 1))
+	header = o.scratch[:o.encoded]
+	n := uint64(max(max(mulpdu, 0)-len(header), 1))
 	if n >= o.remaining {
 		n, last = o.remaining, true
+		header[0] |= bitLast
 	}
-	o.header.Last = last
-	header = o.header.AppendTo(o.scratch[:0])
-	o.take(n)
-	if o.header.Tagged {
-		o.header.TO += n
+	h := &o.header
+	if h.Tagged {
+		h.putTO(header)
+		h.TO += n
 	} else {
-		o.header.MO += uint32(n)
+		h.putMO(header)
+		h.MO += uint32(n)
 	}
 	o.remaining -= n
+	o.take(n)
 	if last {
 		o.active, o.sg = false, nil
 	}

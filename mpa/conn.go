@@ -33,6 +33,7 @@ type Conn struct {
 	framer    Framer
 	nb        net.Buffers // scratch
 	emss      int
+	mulpdu    int           // for that EMSS
 	knobs     atomic.Uint64 // generation of fpduMax and alignment wishes
 	seenKnobs uint64
 	fpduMax   atomic.Int64

@@ -12,7 +12,7 @@ import (
 // (https://www.rfc-editor.org/rfc/rfc5044#section-4.5).
 func (c *Conn) MULPDU() int {
 	c.refresh()
-	return MULPDU(c.emss, c.params.SendMarkers)
+	return c.mulpdu
 }
 
 // Queue makes an FPDU of the ULPDU that header and payload form and adds it to
@@ -168,6 +168,6 @@ func (c *Conn) readEMSS() {
 	} else {
 		c.every = emssEvery
 	}
-	c.emss, c.gone = emss, 0
+	c.emss, c.mulpdu, c.gone = emss, MULPDU(emss, c.params.SendMarkers), 0
 	c.stats.emss.Store(int64(emss))
 }

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"math/bits"
 	"slices"
 
 	"github.com/go-iwarp/iwarp/internal/fastcopy"
@@ -16,7 +17,6 @@ const (
 	gatherMin = 16 << 10  // a piece this large is referenced, a smaller one is cheaper to copy
 	piecesMax = 512       // in a batch; the kernel takes 1024 in a call
 	copiedMax = 256 << 10 // octets copied for a batch: they should still be in the cache when the kernel reads them
-	fuseMin   = 1 << 10   // a ULPDU this large is copied and summed up in one pass; below, two are as fast
 	maxChunks = 3         // one small, then large ones
 )
 
@@ -66,7 +66,8 @@ type Framer struct {
 	align   bool // end a piece of Pending where a segment should end
 	strict  bool // with align: behind each FPDU
 	whole   int  // octets after which TCP cuts, 0 if unknown
-	target  int  // octets of a batch
+	target  int  // octets of a batch, 0 if segments do not matter
+	copies  int  // octets copied after which a batch ends, 0 likewise
 	fill    int  // octets in the last segment of the batch
 
 	list   *pieceList // nil while there is no batch
@@ -95,10 +96,15 @@ func (f *Framer) SetSegment(octets int, align bool) {
 // FPDU. The batch is bounded to whole segments: one slightly above that would
 // leave a tiny segment behind, which costs up to half of the throughput.
 func (f *Framer) setEMSS(segment int) {
-	f.target, f.whole = batchMax, segment
-	if segment > 0 && segment < batchMax {
-		f.target -= batchMax % segment
+	f.target, f.copies, f.whole = wholeSegments(batchMax, segment), wholeSegments(copiedMax, segment), segment
+}
+
+// wholeSegments is the largest multiple of segment that is at most limit, if any.
+func wholeSegments(limit, segment int) int {
+	if segment > 0 && segment <= limit {
+		return limit - limit%segment
 	}
+	return limit
 }
 
 // Position is the offset in the stream of the next FPDU, in octets since Full
@@ -118,23 +124,14 @@ func (f *Framer) Full() bool {
 	if f.left == 0 {
 		return false
 	}
-	target, next := f.target, f.segment
+	target, copies, next := f.target, f.copies, f.segment
 	if target == 0 {
-		target = batchMax
+		target, copies = batchMax, copiedMax
 	}
 	if next == 0 || next > maxFPDULen {
 		next = maxFPDULen
 	}
-	return f.size+next > target || f.copied+next > f.copyTarget() || len(f.list.bufs) >= piecesMax
-}
-
-// copyTarget is after how many octets copied a batch ends: at a whole number of
-// segments too.
-func (f *Framer) copyTarget() int {
-	if f.whole > 0 && f.whole <= copiedMax {
-		return copiedMax - copiedMax%f.whole
-	}
-	return copiedMax
+	return f.size+next > target || f.copied+next > copies || len(f.list.bufs) >= piecesMax
 }
 
 // maxFPDULen is the longest FPDU with Markers that a framer makes.
@@ -162,68 +159,96 @@ func (f *Framer) Add(header []byte, payload [][]byte, stable bool) error {
 	if n < 1 || n > MaxULPDU {
 		return &SizeError{Len: n}
 	}
-	l := layoutOf(f.pos, n, f.Markers)
-	// A marked FPDU is cut every 508 octets, so that references would not pay.
-	gathered := 0
-	if stable && !f.Markers {
+	total, gathered := FPDULen(n), 0
+	if f.Markers {
+		// Such an FPDU is cut every 508 octets, so that references would not pay.
+		total = layoutOf(f.pos, n, true).total
+	} else if stable && n >= gatherMin {
 		gathered = gatherSize(payload)
 	}
-	if !f.reserve(l.total - gathered) {
+	copied := total - gathered
+	if cap(f.chunk)-len(f.chunk) < copied && !f.reserve(copied) {
 		return ErrBatchFull
 	}
-	f.cutBefore(l.total)
+	if f.align {
+		f.cutBefore(total)
+	}
 	if gathered == 0 {
 		from := len(f.chunk)
 		f.chunk = f.frame(f.chunk, header, payload, n)
 		f.stage(from)
 	} else {
-		f.gather(header, payload, n, l)
+		f.gather(header, payload, n)
 	}
 	f.fpdus++
-	f.left += l.total
-	f.size += l.total
-	f.copied += l.total - gathered
-	f.cutAfter(l.total)
+	f.left += total
+	f.size += total
+	f.copied += copied
+	f.cutAfter(total)
 	return nil
 }
 
 // frame appends one FPDU to b and moves on.
 func (f *Framer) frame(b, header []byte, payload [][]byte, n int) []byte {
-	from := len(b)
 	if f.Markers {
 		return f.frameMarked(b, header, payload, n, layoutOf(f.pos, n, true))
 	}
-	b = slices.Grow(b, FPDULen(n))
-	b = binary.BigEndian.AppendUint16(b, uint16(n))
-	b = append(b, header...)
-	if n < fuseMin {
-		for _, p := range payload {
-			b = append(b, p...)
-		}
-		b = append(b, zeros[:padLen(n)]...)
-		f.pos += uint64(FPDULen(n))
-		return f.appendCRC(b, b[from:])
-	}
-	var crc uint32
-	if f.CRC {
-		crc = updateCRC(0, b[from:])
-	}
+	from, total := len(b), FPDULen(n)
+	b = slices.Grow(b, total)[:from+total]
+	f.write(b[from:], header, payload, n)
+	f.pos += uint64(total)
+	return b
+}
+
+// write makes fpdu, which is as long, of its parts. Without Markers.
+func (f *Framer) write(fpdu, header []byte, payload [][]byte, n int) {
+	at := lengthLen + len(header)
+	crc := f.start(fpdu, header, n)
 	for _, p := range payload {
 		if f.CRC {
-			b, crc = copyCRC(b, crc, p)
+			crc = copyCRC(fpdu[at:], crc, p)
+			at += len(p)
 		} else {
-			at := len(b)
-			b = b[:at+len(p)]
-			fastcopy.Copy(b[at:], p)
+			at += fastcopy.Copy(fpdu[at:], p)
 		}
 	}
-	pad := zeros[:padLen(n)]
-	b = append(b, pad...)
-	if f.CRC {
-		crc = updateCRC(crc, pad)
+	if end := len(fpdu) - crcLen; at < end {
+		clear(fpdu[at:end])
+		if f.CRC {
+			crc = updateCRC(crc, fpdu[at:end])
+		}
 	}
-	f.pos += uint64(FPDULen(n))
-	return binary.LittleEndian.AppendUint32(b, crc)
+	binary.LittleEndian.PutUint32(fpdu[len(fpdu)-crcLen:], crc)
+}
+
+// start writes ULPDU_Length and the header to fpdu and gives their CRC, if CRCs are
+// wanted. What DDP's headers begin with makes two words with the length; summed up
+// from there and not from memory, since they were stored in other pieces.
+func (f *Framer) start(fpdu, header []byte, n int) (crc uint32) {
+	const inWords = 14
+	if len(header) < inWords {
+		binary.BigEndian.PutUint16(fpdu, uint16(n))
+		copy(fpdu[lengthLen:], header)
+		if f.CRC {
+			crc = updateCRC(0, fpdu[:lengthLen+len(header)])
+		}
+		return crc
+	}
+	a := uint64(bits.ReverseBytes16(uint16(n))) | uint64(binary.LittleEndian.Uint32(header))<<16 |
+		uint64(binary.LittleEndian.Uint16(header[4:]))<<48
+	b := binary.LittleEndian.Uint64(header[6:])
+	binary.LittleEndian.PutUint64(fpdu, a)
+	binary.LittleEndian.PutUint64(fpdu[8:], b)
+	if f.CRC {
+		crc = wordsCRC(0, a, b)
+	}
+	if rest := header[inWords:]; len(rest) > 0 {
+		copy(fpdu[lengthLen+inWords:], rest)
+		if f.CRC {
+			crc = updateCRC(crc, rest)
+		}
+	}
+	return crc
 }
 
 var zeros [4]byte
@@ -237,7 +262,7 @@ func (f *Framer) appendCRC(b, covered []byte) []byte {
 }
 
 // gather adds an FPDU whose large pieces are not copied.
-func (f *Framer) gather(header []byte, payload [][]byte, n int, l layout) {
+func (f *Framer) gather(header []byte, payload [][]byte, n int) {
 	from := len(f.chunk)
 	f.chunk = binary.BigEndian.AppendUint16(f.chunk, uint16(n))
 	f.chunk = append(f.chunk, header...)
@@ -260,7 +285,7 @@ func (f *Framer) gather(header []byte, payload [][]byte, n int, l layout) {
 	}
 	f.chunk = binary.LittleEndian.AppendUint32(f.chunk, crc)
 	f.stage(from)
-	f.pos += uint64(l.total)
+	f.pos += uint64(FPDULen(n))
 }
 
 // stage adds chunk[from:] to the pieces of the batch, joined to the piece before
@@ -277,11 +302,8 @@ func (f *Framer) stage(from int) {
 	f.list.bufs, f.staged = append(f.list.bufs, f.chunk[from:]), true
 }
 
-// reserve makes room for n octets in one chunk.
+// reserve begins a chunk with room for n octets.
 func (f *Framer) reserve(n int) bool {
-	if cap(f.chunk)-len(f.chunk) >= n {
-		return true
-	}
 	if f.list == nil {
 		f.list = listPool.Get().(*pieceList)
 	}
@@ -302,9 +324,9 @@ func (f *Framer) reserve(n int) bool {
 	return true
 }
 
-// cutBefore ends the segment if an FPDU of n octets does not fit it.
+// cutBefore ends the segment, where that matters, if an FPDU of n octets does not fit it.
 func (f *Framer) cutBefore(n int) {
-	if f.align && f.fill > 0 && f.fill+n > f.segment {
+	if f.fill > 0 && f.fill+n > f.segment {
 		f.endSegment()
 	}
 }

@@ -4,6 +4,7 @@
 package crc32c
 
 import (
+	"encoding/binary"
 	"hash/crc32"
 	"unsafe"
 )
@@ -45,6 +46,18 @@ func Copy(crc uint32, dst, src []byte) uint32 {
 		dst, src = dst[head:], src[head:]
 	}
 	return ^foldCopy(^crc, dst[:len(src)], src)
+}
+
+// Words adds 16 octets that are at hand as two words, least significant octet first.
+// What has just been stored in other pieces than these cannot be loaded again until
+// the stores have reached the cache.
+func Words(crc uint32, a, b uint64) uint32 { return words(crc, a, b) }
+
+func wordsInMemory(crc uint32, a, b uint64) uint32 {
+	var p [16]byte
+	binary.LittleEndian.PutUint64(p[:], a)
+	binary.LittleEndian.PutUint64(p[8:], b)
+	return short(crc, p[:])
 }
 
 // Kernel names what does the work on this processor.

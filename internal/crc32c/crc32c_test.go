@@ -2,6 +2,7 @@ package crc32c
 
 import (
 	"bytes"
+	"encoding/binary"
 	"fmt"
 	"hash/crc32"
 	"math/bits"
@@ -71,6 +72,21 @@ func TestVectors(t *testing.T) {
 	}
 	if got := Update(0, make([]byte, 32)); got != 0x8a9136aa {
 		t.Errorf("32 zero octets: %08x", got)
+	}
+}
+
+// Shows: MPA-4.4-11
+func TestWords(t *testing.T) {
+	p := random(16)
+	a, b := binary.LittleEndian.Uint64(p), binary.LittleEndian.Uint64(p[8:])
+	for _, crc := range []uint32{0, 1, 0xe3069283, 0xffffffff} {
+		want := crc32.Update(crc, table, p)
+		if got := Words(crc, a, b); got != want {
+			t.Errorf("from %08x: %08x, want %08x", crc, got, want)
+		}
+		if got := wordsInMemory(crc, a, b); got != want {
+			t.Errorf("in memory, from %08x: %08x, want %08x", crc, got, want)
+		}
 	}
 }
 

@@ -24,7 +24,10 @@ var hasCRC = cpu.X86.HasSSE42
 
 // short is crc32.Update for a few octets, without the way that it has to go first.
 func short(crc uint32, p []byte) uint32 {
-	if !hasCRC || len(p) == 0 {
+	if len(p) == 0 {
+		return crc
+	}
+	if !hasCRC {
 		return crc32.Update(crc, table, p)
 	}
 	return ^shortSSE42(^crc, &p[0], len(p))
@@ -40,6 +43,17 @@ func fold(crc uint32, p []byte) uint32 {
 func foldCopy(crc uint32, dst, p []byte) uint32 {
 	return foldCopyAVX512(crc, &dst[0], &p[0], len(p), &constants)
 }
+
+// words adds two words, least significant octet first, that need not be in memory.
+func words(crc uint32, a, b uint64) uint32 {
+	if !hasCRC {
+		return wordsInMemory(crc, a, b)
+	}
+	return ^wordsSSE42(^crc, a, b)
+}
+
+//go:noescape
+func wordsSSE42(crc uint32, a, b uint64) uint32
 
 //go:noescape
 func shortSSE42(crc uint32, p *byte, n int) uint32

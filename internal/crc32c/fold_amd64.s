@@ -124,6 +124,14 @@ TEXT ·shortSSE42(SB), NOSPLIT, $0-28
 	MOVL AX, ret+24(FP)
 	RET
 
+// func wordsSSE42(crc uint32, a, b uint64) uint32
+TEXT ·wordsSSE42(SB), NOSPLIT, $0-28
+	MOVL   crc+0(FP), AX
+	CRC32Q a+8(FP), AX
+	CRC32Q b+16(FP), AX
+	MOVL   AX, ret+24(FP)
+	RET
+
 // func foldAVX512(crc uint32, p *byte, n int, k *[6]uint64) uint32
 TEXT ·foldAVX512(SB), NOSPLIT, $0-36
 	MOVL crc+0(FP), AX

@@ -19,6 +19,8 @@ var constants = [4]uint64{
 
 func short(crc uint32, p []byte) uint32 { return crc32.Update(crc, table, p) }
 
+func words(crc uint32, a, b uint64) uint32 { return wordsInMemory(crc, a, b) }
+
 // fold runs over p, at least 128 octets, from the state crc (not inverted) to the
 // state that it gives.
 func fold(crc uint32, p []byte) uint32 {

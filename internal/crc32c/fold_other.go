@@ -11,6 +11,8 @@ const (
 
 func short(crc uint32, p []byte) uint32 { return crc32.Update(crc, table, p) }
 
+func words(crc uint32, a, b uint64) uint32 { return wordsInMemory(crc, a, b) }
+
 func fold(crc uint32, _ []byte) uint32 { return crc }
 
 func foldCopy(crc uint32, _, _ []byte) uint32 { return crc }

@@ -150,14 +150,15 @@ func (h *Header) parse(b []byte) (int, bool) {
 	if len(b) < TaggedHeaderLen {
 		return 0, false
 	}
+	// One by one: as a literal they would be put together in other memory, and
+	// copied from there before these stores have reached the cache.
 	first := b[0]
-	*h = Header{
-		Tagged:   first&bitTagged != 0,
-		Last:     first&bitLast != 0,
-		Reserved: first & maskReserved >> 2,
-		Version:  first & maskVersion,
-		Control:  b[1],
-	}
+	h.Tagged = first&bitTagged != 0
+	h.Last = first&bitLast != 0
+	h.Reserved = first & maskReserved >> 2
+	h.Version = first & maskVersion
+	h.Control = b[1]
+	h.ULP32, h.STag, h.TO, h.QN, h.MSN, h.MO = 0, 0, 0, 0, 0, 0
 	if h.Tagged {
 		h.STag = STag(binary.BigEndian.Uint32(b[2:]))
 		h.TO = binary.BigEndian.Uint64(b[6:])

@@ -159,20 +159,38 @@ func (f *Framer) Add(header []byte, payload [][]byte, stable bool) error {
 	if n < 1 || n > MaxULPDU {
 		return &SizeError{Len: n}
 	}
+	total := FPDULen(n)
+	if !f.goesOn(n, total, stable) {
+		return f.add(header, payload, n, stable)
+	}
+	at := len(f.chunk)
+	f.chunk = f.chunk[:at+total]
+	f.write(f.chunk[at:], header, payload, n)
+	f.extend(total)
+	f.pos += uint64(total)
+	f.count(total, total)
+	return nil
+}
+
+// goesOn reports whether an FPDU is what most of a batch are: copied behind the one
+// before, with nothing to decide.
+func (f *Framer) goesOn(n, total int, stable bool) bool {
+	return f.staged && !f.align && !f.Markers && (n < gatherMin || !stable) && cap(f.chunk)-len(f.chunk) >= total
+}
+
+// add is Add for any FPDU. It carries a ULPDU of n octets.
+func (f *Framer) add(header []byte, payload [][]byte, n int, stable bool) error {
 	total, gathered := FPDULen(n), 0
 	if f.Markers {
 		// Such an FPDU is cut every 508 octets, so that references would not pay.
 		total = layoutOf(f.pos, n, true).total
-	} else if stable && n >= gatherMin {
+	} else if stable {
 		gathered = gatherSize(payload)
 	}
-	copied := total - gathered
-	if cap(f.chunk)-len(f.chunk) < copied && !f.reserve(copied) {
+	if !f.reserve(total - gathered) {
 		return ErrBatchFull
 	}
-	if f.align {
-		f.cutBefore(total)
-	}
+	f.cutBefore(total)
 	if gathered == 0 {
 		from := len(f.chunk)
 		f.chunk = f.frame(f.chunk, header, payload, n)
@@ -180,12 +198,17 @@ func (f *Framer) Add(header []byte, payload [][]byte, stable bool) error {
 	} else {
 		f.gather(header, payload, n)
 	}
-	f.fpdus++
-	f.left += total
-	f.size += total
-	f.copied += copied
-	f.cutAfter(total)
+	f.count(total, total-gathered)
 	return nil
+}
+
+// count takes an FPDU of n octets, of which so many were copied, into the batch.
+func (f *Framer) count(n, copied int) {
+	f.fpdus++
+	f.left += n
+	f.size += n
+	f.copied += copied
+	f.cutAfter(n)
 }
 
 // frame appends one FPDU to b and moves on.
@@ -200,55 +223,56 @@ func (f *Framer) frame(b, header []byte, payload [][]byte, n int) []byte {
 	return b
 }
 
+// What DDP's headers begin with makes two words with ULPDU_Length before it.
+const inWords = 14
+
 // write makes fpdu, which is as long, of its parts. Without Markers.
+//
+// The CRC of what the header begins with is taken from words and not from memory:
+// its octets were stored in other pieces just before, and could not be loaded again
+// until these have reached the cache.
 func (f *Framer) write(fpdu, header []byte, payload [][]byte, n int) {
-	at := lengthLen + len(header)
-	crc := f.start(fpdu, header, n)
+	var crc uint32
+	at := 0
+	if len(header) >= inWords {
+		a := uint64(bits.ReverseBytes16(uint16(n))) | uint64(binary.LittleEndian.Uint32(header))<<16 |
+			uint64(binary.LittleEndian.Uint16(header[4:]))<<48
+		b := binary.LittleEndian.Uint64(header[6:])
+		binary.LittleEndian.PutUint64(fpdu, a)
+		binary.LittleEndian.PutUint64(fpdu[8:], b)
+		if f.CRC {
+			crc = wordsCRC(0, a, b)
+		}
+		at, header = lengthLen+inWords, header[inWords:]
+	} else {
+		binary.BigEndian.PutUint16(fpdu, uint16(n))
+		if f.CRC {
+			crc = updateCRC(0, fpdu[:lengthLen])
+		}
+		at = lengthLen
+	}
+	if len(header) > 0 {
+		crc = f.put(fpdu[at:], crc, header)
+		at += len(header)
+	}
 	for _, p := range payload {
-		if f.CRC {
-			crc = copyCRC(fpdu[at:], crc, p)
-			at += len(p)
-		} else {
-			at += fastcopy.Copy(fpdu[at:], p)
-		}
+		crc = f.put(fpdu[at:], crc, p)
+		at += len(p)
 	}
-	if end := len(fpdu) - crcLen; at < end {
-		clear(fpdu[at:end])
-		if f.CRC {
-			crc = updateCRC(crc, fpdu[at:end])
-		}
+	end := len(fpdu) - crcLen
+	if at < end {
+		crc = f.put(fpdu[at:], crc, zeros[:end-at])
 	}
-	binary.LittleEndian.PutUint32(fpdu[len(fpdu)-crcLen:], crc)
+	binary.LittleEndian.PutUint32(fpdu[end:], crc)
 }
 
-// start writes ULPDU_Length and the header to fpdu and gives their CRC, if CRCs are
-// wanted. What DDP's headers begin with makes two words with the length; summed up
-// from there and not from memory, since they were stored in other pieces.
-func (f *Framer) start(fpdu, header []byte, n int) (crc uint32) {
-	const inWords = 14
-	if len(header) < inWords {
-		binary.BigEndian.PutUint16(fpdu, uint16(n))
-		copy(fpdu[lengthLen:], header)
-		if f.CRC {
-			crc = updateCRC(0, fpdu[:lengthLen+len(header)])
-		}
-		return crc
-	}
-	a := uint64(bits.ReverseBytes16(uint16(n))) | uint64(binary.LittleEndian.Uint32(header))<<16 |
-		uint64(binary.LittleEndian.Uint16(header[4:]))<<48
-	b := binary.LittleEndian.Uint64(header[6:])
-	binary.LittleEndian.PutUint64(fpdu, a)
-	binary.LittleEndian.PutUint64(fpdu[8:], b)
+// put copies p to b, and adds it to crc if CRCs are wanted.
+func (f *Framer) put(b []byte, crc uint32, p []byte) uint32 {
 	if f.CRC {
-		crc = wordsCRC(0, a, b)
+		return copyCRC(b, crc, p)
 	}
-	if rest := header[inWords:]; len(rest) > 0 {
-		copy(fpdu[lengthLen+inWords:], rest)
-		if f.CRC {
-			crc = updateCRC(crc, rest)
-		}
-	}
-	return crc
+	fastcopy.Copy(b, p)
+	return 0
 }
 
 var zeros [4]byte
@@ -295,15 +319,23 @@ func (f *Framer) stage(from int) {
 		return
 	}
 	if f.staged {
-		last := &f.list.bufs[len(f.list.bufs)-1]
-		*last = (*last)[:len(*last)+len(f.chunk)-from]
+		f.extend(len(f.chunk) - from)
 		return
 	}
 	f.list.bufs, f.staged = append(f.list.bufs, f.chunk[from:]), true
 }
 
-// reserve begins a chunk with room for n octets.
+// extend makes the last piece longer by the n octets that follow it in chunk.
+func (f *Framer) extend(n int) {
+	last := &f.list.bufs[len(f.list.bufs)-1]
+	*last = (*last)[:len(*last)+n]
+}
+
+// reserve makes room for n octets in one chunk.
 func (f *Framer) reserve(n int) bool {
+	if cap(f.chunk)-len(f.chunk) >= n {
+		return true
+	}
 	if f.list == nil {
 		f.list = listPool.Get().(*pieceList)
 	}
@@ -324,9 +356,9 @@ func (f *Framer) reserve(n int) bool {
 	return true
 }
 
-// cutBefore ends the segment, where that matters, if an FPDU of n octets does not fit it.
+// cutBefore ends the segment if an FPDU of n octets does not fit it.
 func (f *Framer) cutBefore(n int) {
-	if f.fill > 0 && f.fill+n > f.segment {
+	if f.align && f.fill > 0 && f.fill+n > f.segment {
 		f.endSegment()
 	}
 }

@@ -1,12 +1,17 @@
 package ddp
 
+// Segments is a message that is cut into segments on its way: see [Outgoing.Next].
+type Segments = interface {
+	Next(mulpdu int) (header []byte, payload [][]byte, last bool)
+}
+
 // LLP is the Lower Layer Protocol that carries DDP segments: reliable, with
 // segment boundaries kept and a digest at least as strong as CRC32c over each
 // segment (https://www.rfc-editor.org/rfc/rfc5041#section-3). MPA over TCP and
 // the SCTP adaptation are such layers; this package imports neither.
 //
 // Two goroutines may use an LLP at once: one that sends (MULPDU, MaySend,
-// Queue, Full, Buffered, Flush, CloseWrite) and one that calls Receive. Close
+// Queue, QueueMessage, Full, Buffered, Flush, CloseWrite) and one that calls Receive. Close
 // and Abort may be called from any goroutine at any time, and end the others'
 // waits.
 type LLP interface {
@@ -26,6 +31,11 @@ type LLP interface {
 	// is copied before its digest is taken; if it is true the LLP may refer to the
 	// memory until Flush reports done, and it must not change until then.
 	Queue(header []byte, payload [][]byte, stable bool) error
+	// QueueMessage is Queue for one segment of m after the other, each cut at the
+	// MULPDU of its moment, until the message has ended, which last reports, or the
+	// batch is Full; for one segment at least. What is the same for all of them is
+	// looked at once.
+	QueueMessage(m Segments, stable bool) (last bool, err error)
 	// Full reports that the batch should be flushed before more is queued.
 	Full() bool
 	// Buffered reports that something is queued, or was written only in part.

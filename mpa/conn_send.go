@@ -26,6 +26,34 @@ func (c *Conn) MULPDU() int {
 // and [ErrBatchFull] tell that it is too early; an error of an earlier Flush is
 // repeated.
 func (c *Conn) Queue(header []byte, payload [][]byte, stable bool) error {
+	if err := c.mayQueue(); err != nil {
+		return err
+	}
+	return c.framer.Add(header, payload, stable)
+}
+
+// QueueMessage is Queue in a loop: for each ULPDU that m gives when it is told
+// MULPDU, until one is the last, or the batch is full. It queues one at least.
+func (c *Conn) QueueMessage(m interface {
+	Next(mulpdu int) (header []byte, payload [][]byte, last bool)
+}, stable bool,
+) (last bool, err error) {
+	if err := c.mayQueue(); err != nil {
+		return false, err
+	}
+	for {
+		header, payload, last := m.Next(c.mulpdu)
+		if err := c.framer.Add(header, payload, stable); err != nil {
+			return false, err
+		}
+		if last || c.framer.Full() {
+			return last, nil
+		}
+	}
+}
+
+// mayQueue looks at what does not change while a batch is built.
+func (c *Conn) mayQueue() error {
 	if c.werr != nil {
 		return c.werr
 	}
@@ -33,7 +61,7 @@ func (c *Conn) Queue(header []byte, payload [][]byte, stable bool) error {
 		return ErrHeld
 	}
 	c.refresh()
-	return c.framer.Add(header, payload, stable)
+	return nil
 }
 
 // Full reports whether the batch should be flushed before more is queued. A batch

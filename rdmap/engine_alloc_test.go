@@ -30,6 +30,15 @@ func (l *loopLLP) Queue(header []byte, payload [][]byte, _ bool) error {
 	return nil
 }
 
+func (l *loopLLP) QueueMessage(m ddp.Segments, stable bool) (last bool, err error) {
+	for {
+		header, payload, last := m.Next(l.MULPDU())
+		if err := l.Queue(header, payload, stable); err != nil || last || l.Full() {
+			return last, err
+		}
+	}
+}
+
 func (l *loopLLP) Flush(bool) (bool, error) {
 	at := 0
 	for _, end := range l.ends {

@@ -60,6 +60,15 @@ func (l *memLLP) Queue(header []byte, payload [][]byte, stable bool) error {
 	return nil
 }
 
+func (l *memLLP) QueueMessage(m ddp.Segments, stable bool) (last bool, err error) {
+	for {
+		header, payload, last := m.Next(l.MULPDU())
+		if err := l.Queue(header, payload, stable); err != nil || last || l.Full() {
+			return last, err
+		}
+	}
+}
+
 func (l *memLLP) Flush(wait bool) (bool, error) {
 	for len(l.batch) > 0 {
 		if (l.block && !wait || l.fail != nil) && l.take == 0 {

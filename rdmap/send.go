@@ -112,7 +112,7 @@ func (s *Stream) fill(llp ddp.LLP) error {
 			t.kind = sendingNothing
 			continue
 		}
-		last, err := s.segment(llp)
+		last, err := s.segments(llp)
 		if err != nil {
 			return err
 		}
@@ -123,13 +123,13 @@ func (s *Stream) fill(llp ddp.LLP) error {
 	return nil
 }
 
-// segment queues the next segment of the message in hand.
-func (s *Stream) segment(llp ddp.LLP) (last bool, err error) {
+// segments queues segments of the message in hand: of a Read Response one, of
+// anything else all, or as many as the batch takes.
+func (s *Stream) segments(llp ddp.LLP) (last bool, err error) {
 	t := &s.send
-	mulpdu := llp.MULPDU()
 	switch t.kind {
 	case sendingResponse:
-		last, err := s.responseSegment(llp, mulpdu)
+		last, err := s.responseSegment(llp)
 		if last && err == nil && !s.failed.Load() {
 			s.messageQueued()
 		}
@@ -137,14 +137,11 @@ func (s *Stream) segment(llp ddp.LLP) (last bool, err error) {
 	case sendingAtomic:
 		s.releaseInbound() // before the last segment: see responseSegment
 	}
-	header, payload, last := t.out.Next(mulpdu)
-	if err := llp.Queue(header, payload, t.kind == sendingRequest); err != nil {
-		return false, err
-	}
-	if last {
+	last, err = llp.QueueMessage(&t.out, t.kind == sendingRequest)
+	if last && err == nil {
 		s.messageQueued()
 	}
-	return last, nil
+	return last, err
 }
 
 // messageQueued notes that the last segment of the message in hand has been
@@ -166,8 +163,8 @@ func (s *Stream) messageQueued() {
 // responseSegment queues a segment of a Read Response straight from the region,
 // whose rights it checks again: the octets are copied into the batch under the
 // region's read lock, because the ULP may change them meanwhile.
-func (s *Stream) responseSegment(llp ddp.LLP, mulpdu int) (last bool, err error) {
-	t := &s.send
+func (s *Stream) responseSegment(llp ddp.LLP) (last bool, err error) {
+	t, mulpdu := &s.send, llp.MULPDU()
 	left := t.out.Remaining()
 	if left <= uint64(max(mulpdu-ddp.TaggedHeaderLen, 1)) {
 		// The slot must be free before the peer can have the whole Response, or

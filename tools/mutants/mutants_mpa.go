@@ -2,20 +2,20 @@ package main
 
 var mpaMutants = []mutant{
 	// frames
-	{name: "length-little-endian", ids: "MPA-4.1-01", file: "mpa/framer.go", old: "b = binary.BigEndian.AppendUint16(b, uint16(n))", new: "b = binary.LittleEndian.AppendUint16(b, uint16(n))"},
+	{name: "length-little-endian", ids: "MPA-4.1-01", file: "mpa/framer.go", old: "bits.ReverseBytes16(uint16(n))", new: "uint16(n)|bits.ReverseBytes16(0)"},
 	{name: "length-counts-itself", ids: "MPA-4.1-02", file: "mpa/framer.go", old: "f.chunk = binary.BigEndian.AppendUint16(f.chunk, uint16(n))", new: "f.chunk = binary.BigEndian.AppendUint16(f.chunk, uint16(n+2))"},
 	{name: "pad-not-zero", ids: "MPA-4.1-03", file: "mpa/framer.go", old: "var zeros [4]byte", new: "var zeros = [4]byte{1, 1, 1, 1}"},
 	{name: "pad-formula", ids: "MPA-4.1-05", file: "mpa/mulpdu.go", old: "return -(lengthLen + n) & 3", new: "return (lengthLen + n) & 3"},
 	{name: "crc-wrong", ids: "MPA-4.4-11", file: "mpa/crc.go", old: "return crc32c.Update(crc, b)", new: "return crc32c.Update(crc, b) ^ 1"},
 	{name: "crc-polynomial", ids: "MPA-4.4-11, DDP-3-06", file: "internal/crc32c/crc32c.go", old: "crc32.MakeTable(crc32.Castagnoli)", new: "crc32.MakeTable(crc32.IEEE)"},
 	{name: "crc-big-endian-in", ids: "MPA-4.4-11, MPA-4.4-14", file: "mpa/deframer.go", old: "binary.LittleEndian.Uint32(b[end:])", new: "binary.BigEndian.Uint32(b[end:])"},
-	{name: "crc-without-pad", ids: "MPA-4.4-12", file: "mpa/framer.go", old: "crc = updateCRC(crc, pad)", new: "_ = pad"},
+	{name: "crc-without-pad", ids: "MPA-4.4-12", file: "mpa/framer.go", old: "crc = f.put(fpdu[at:], crc, zeros[:end-at])", new: "f.put(fpdu[at:], crc, zeros[:end-at])"},
 	{name: "crc-without-gathered", ids: "MPA-4.4-12", file: "mpa/framer.go", old: "crc = updateCRC(updateCRC(crc, f.chunk[from:]), p)", new: "crc = updateCRC(crc, f.chunk[from:])"},
 	{name: "crc-without-first-marker-out", ids: "MPA-4.4-13", file: "mpa/marker.go", old: "return f.appendCRC(b[:from+w.at], b[from:][:w.at])", new: "return f.appendCRC(b[:from+w.at], b[from+l.start:from+w.at])"},
 	{name: "crc-without-first-marker-in", ids: "MPA-4.4-13, MPA-4.3-07", file: "mpa/deframer.go", old: "updateCRC(0, b[:end])", new: "updateCRC(0, b[l.start:end])"},
 	{name: "crc-not-checked", ids: "MPA-4.4-14, MPA-4.4-15, MPA-8-02, MPA-6-01", file: "mpa/deframer.go", old: "if d.CRC {", new: "if d.CRC && len(b) == 0 {"},
 	{name: "crc-checked-though-off", ids: "MPA-4.1-06, MPA-7.1.1-10", file: "mpa/deframer.go", old: "if d.CRC {", new: "if d.CRC || len(b) > 0 {"},
-	{name: "empty-ulpdu-sent", ids: "MPA-3-06", file: "mpa/framer.go", old: "return &SizeError{Len: n}\n\t}\n\tl := layoutOf", new: "_ = n\n\t}\n\tl := layoutOf"},
+	{name: "empty-ulpdu-sent", ids: "MPA-3-06", file: "mpa/framer.go", old: "return &SizeError{Len: n}\n\t}\n\ttotal := FPDULen(n)\n", new: "_ = n\n\t}\n\ttotal := FPDULen(n)\n"},
 	{name: "two-in-one", ids: "MPA-3-01, MPA-4.3-12", file: "mpa/deframer.go", old: "return b[from : from+length : from+length], l.total, 0, nil", new: "return b[from : from+length/2 : from+length], l.total, 0, nil"},
 	{name: "pad-handed-up", ids: "MPA-4.3-13, MPA-3-07", file: "mpa/deframer.go", old: "return b[from : from+length : from+length], l.total, 0, nil", new: "length += padLen(length)\n\treturn b[from : from+length : from+length], l.total, 0, nil"},
 	{name: "before-all-is-there", ids: "MPA-6-03, MPA-5.1-05", file: "mpa/deframer.go", old: "if len(b) < l.total {", new: "if len(b) < l.total-1 {"},

@@ -15,17 +15,17 @@ type CQ struct {
 	tenant *Tenant
 
 	depth int
+	used  atomic.Int64 // entries that completions have, or that posted work requests may still need
 
-	mu       sync.Mutex
-	ring     []Completion // made when the first entry is reserved
-	head     int
-	count    int
-	reserved int // entries that posted work requests may still need
-	armed    armState
-	polled   atomic.Pointer[[]*Conn] // connections that Poll may read; never changed in place
-	events   chan struct{}
-	waiters  cqWaiters
-	closed   atomic.Bool // changed under mu
+	mu      sync.Mutex
+	ring    []Completion // made for the first completion
+	head    int
+	count   int
+	armed   armState
+	polled  atomic.Pointer[[]*Conn] // connections that Poll may read; never changed in place
+	events  chan struct{}
+	waiters cqWaiters
+	closed  atomic.Bool // changed under mu
 }
 
 type armState uint8
@@ -72,7 +72,19 @@ func (q *CQ) Poll(c []Completion) int {
 
 func (q *CQ) take(c []Completion) int {
 	q.mu.Lock()
-	n := min(len(c), q.count)
+	n, next := q.takeLocked(c)
+	q.mu.Unlock()
+	next.wakeUp()
+	return n
+}
+
+// takeLocked moves completions into c. If some are left, next is who should be
+// woken for them, after the lock.
+func (q *CQ) takeLocked(c []Completion) (n int, next *cqWaiter) {
+	n = min(len(c), q.count)
+	if n == 0 {
+		return 0, nil
+	}
 	for i := range n {
 		c[i] = q.ring[q.head]
 		if qp := c[i].QP; qp.shared != nil && c[i].isRecv() {
@@ -82,13 +94,11 @@ func (q *CQ) take(c []Completion) int {
 		q.head = (q.head + 1) % len(q.ring)
 	}
 	q.count -= n
-	var next *cqWaiter
+	q.used.Add(int64(-n))
 	if q.count > 0 {
 		next = q.waiters.first()
 	}
-	q.mu.Unlock()
-	next.wakeUp()
-	return n
+	return n, next
 }
 
 // addPolled lets Poll read a connection.
@@ -152,33 +162,38 @@ func (q *CQ) Close() {
 
 // reserve sets n entries aside.
 func (q *CQ) reserve(n int) error {
+	for {
+		used := q.used.Load()
+		if used+int64(n) > int64(q.depth) {
+			return q.full(used)
+		}
+		if q.used.CompareAndSwap(used, used+int64(n)) {
+			return nil
+		}
+	}
+}
+
+func (q *CQ) full(used int64) error {
 	q.mu.Lock()
-	defer q.mu.Unlock()
-	if q.count+q.reserved+n > q.depth {
-		return fmt.Errorf("%w: depth %d, %d completions to poll, %d work requests posted", ErrCQFull, q.depth, q.count, q.reserved)
-	}
-	if q.ring == nil {
-		q.ring = make([]Completion, q.depth)
-	}
-	q.reserved += n
-	return nil
+	count := min(q.count, int(used))
+	q.mu.Unlock()
+	return fmt.Errorf("%w: depth %d, %d completions to poll, %d work requests posted", ErrCQFull, q.depth, count, int(used)-count)
 }
 
 // release gives n reserved entries back.
 func (q *CQ) release(n int) {
-	if n == 0 {
-		return
+	if n != 0 {
+		q.used.Add(int64(-n))
 	}
-	q.mu.Lock()
-	q.reserved -= n
-	q.mu.Unlock()
 }
 
 // push puts a completion into the entry reserved for it. Whoever waits is woken
 // without the lock, or would run into it.
 func (q *CQ) push(c *Completion) {
 	q.mu.Lock()
-	q.reserved--
+	if q.ring == nil {
+		q.ring = make([]Completion, q.depth)
+	}
 	q.ring[(q.head+q.count)%len(q.ring)] = *c
 	q.count++
 	event := q.armed == armedAny || q.armed == armedSolicited && (c.Solicited || c.Err != nil)

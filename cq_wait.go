@@ -35,32 +35,38 @@ func (q *CQ) Wait(ctx context.Context, c []Completion) (int, error) {
 	if len(c) == 0 {
 		return 0, nil
 	}
-	for turn := uint(0); ; turn++ {
-		if n := q.Poll(c); n > 0 {
+	for {
+		var n int
+		if q.spins() {
+			n = q.spin(c)
+		} else {
+			n = q.sleep(ctx, c)
+		}
+		switch {
+		case n > 0:
 			return n, nil
-		}
-		spins := q.spins()
-		if spins {
-			if turn%spinYield == 0 {
-				runtime.Gosched()
-			}
-			if turn%spinLook != spinLook-1 {
-				continue
-			}
-		}
-		if q.closed.Load() {
+		case q.closed.Load():
 			if n := q.Poll(c); n > 0 {
 				return n, nil
 			}
 			return 0, fmt.Errorf("iwarp: completion queue: %w", net.ErrClosed)
-		}
-		if over(ctx.Done()) {
+		case over(ctx.Done()):
 			return 0, context.Cause(ctx)
 		}
-		if !spins {
-			q.sleep(ctx)
+	}
+}
+
+// spin polls a number of times.
+func (q *CQ) spin(c []Completion) int {
+	for turn := range spinLook {
+		if n := q.Poll(c); n > 0 {
+			return n
+		}
+		if turn%spinYield == 0 {
+			runtime.Gosched()
 		}
 	}
+	return 0
 }
 
 // A Wait that spins lets other goroutines run, and looks at its context, only once
@@ -94,12 +100,12 @@ func (q *CQ) spins() bool {
 	return false
 }
 
-// sleep returns when there may be something to do: a completion, the end of ctx or
-// of the queue, or nothing at all.
-func (q *CQ) sleep(ctx context.Context) {
-	w := q.enqueue()
+// sleep is a Poll that returns when there may be something to do: a completion, the
+// end of ctx or of the queue, or nothing at all.
+func (q *CQ) sleep(ctx context.Context, c []Completion) int {
+	n, w := q.takeOrEnqueue(c)
 	if w == nil {
-		return
+		return n
 	}
 	done := ctx.Done()
 	if done == nil || w.watch(ctx, done) {
@@ -114,7 +120,7 @@ func (q *CQ) sleep(ctx context.Context) {
 		case <-done:
 		}
 	}
-	q.dequeue(w)
+	return q.dequeue(w, c)
 }
 
 // watch makes the end of a context wake the waiter, and reports whether it does. A
@@ -138,14 +144,20 @@ func (w *cqWaiter) unwatch() {
 	w.stop, w.done = nil, nil
 }
 
-// enqueue gives a waiter in the list, nil if there is no reason to sleep.
-func (q *CQ) enqueue() *cqWaiter {
+// takeOrEnqueue takes completions, or gives a waiter in the list if there are none
+// and the queue is open.
+func (q *CQ) takeOrEnqueue(c []Completion) (n int, w *cqWaiter) {
 	q.mu.Lock()
-	defer q.mu.Unlock()
-	if q.count > 0 || q.closed.Load() {
-		return nil
+	n, next := q.takeLocked(c)
+	if n == 0 && q.count == 0 && !q.closed.Load() {
+		w = q.waiters.add()
 	}
-	l := &q.waiters
+	q.mu.Unlock()
+	next.wakeUp()
+	return n, w
+}
+
+func (l *cqWaiters) add() *cqWaiter {
 	w := l.idle
 	if w == nil {
 		w = &cqWaiter{wake: make(chan struct{}, 1)}
@@ -162,17 +174,20 @@ func (q *CQ) enqueue() *cqWaiter {
 	return w
 }
 
-// dequeue ends a sleep. If a completion has woken the waiter it is not in the list
-// any more, and looks for that completion.
-func (q *CQ) dequeue(w *cqWaiter) {
+// dequeue ends a sleep, and takes what has ended it. If a completion has woken the
+// waiter it is not in the list any more.
+func (q *CQ) dequeue(w *cqWaiter, c []Completion) int {
 	q.mu.Lock()
-	defer q.mu.Unlock()
 	q.waiters.remove(w)
 	if q.closed.Load() {
 		w.unwatch()
-		return
+	} else {
+		w.next, q.waiters.idle = q.waiters.idle, w
 	}
-	w.next, q.waiters.idle = q.waiters.idle, w
+	n, next := q.takeLocked(c)
+	q.mu.Unlock()
+	next.wakeUp()
+	return n
 }
 
 func (l *cqWaiters) remove(w *cqWaiter) {

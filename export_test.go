@@ -3,7 +3,7 @@ package iwarp
 import "context"
 
 // Sleep is what a call of Wait does that has found nothing: ctx had not ended then.
-func (q *CQ) Sleep(ctx context.Context) { q.sleep(ctx) }
+func (q *CQ) Sleep(ctx context.Context) { q.sleep(ctx, nil) }
 
 // WakeAll wakes all that wait, for nothing.
 func (q *CQ) WakeAll() {

@@ -44,7 +44,7 @@ type QP struct {
 	handed    atomic.Bool // a completion was handed up: the receive goroutine looks at it
 
 	mu     sync.Mutex
-	conn   *Conn
+	conn   atomic.Pointer[Conn] // changed under mu
 	closed bool
 }
 
@@ -157,9 +157,7 @@ func (q *QP) RecvCQ() *CQ { return q.recvCQ }
 
 // Conn gives the QP's connection, nil before there is one.
 func (q *QP) Conn() *Conn {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	return q.conn
+	return q.conn.Load()
 }
 
 // PostRecv posts receives, in order. It does not block. The first that cannot be
@@ -257,7 +255,7 @@ func (q *QP) attach(c *Conn) error {
 	if err := q.mayAttach(); err != nil {
 		return err
 	}
-	q.conn = c
+	q.conn.Store(c)
 	return nil
 }
 
@@ -272,7 +270,7 @@ func (q *QP) mayAttach() error {
 	switch {
 	case q.closed:
 		return fmt.Errorf("iwarp: QP: %w", net.ErrClosed)
-	case q.conn != nil:
+	case q.conn.Load() != nil:
 		return fmt.Errorf("%w: the QP has had a connection: a QP serves one", ErrInUse)
 	}
 	return nil

@@ -38,16 +38,19 @@ func (q *recvQueue) full() bool {
 // post adds a buffer. Its completion's entry is reserved already.
 func (q *recvQueue) post(wr *RecvWR) error {
 	q.mu.Lock()
-	defer q.mu.Unlock()
-	if q.tail-q.head >= uint64(len(q.entries)) {
-		return fmt.Errorf("%w: %d posted", ErrRecvQueueFull, len(q.entries))
+	full := q.tail-q.head >= uint64(len(q.entries))
+	if !full {
+		e := q.at(q.tail)
+		e.id, e.done = wr.ID, false
+		e.sg = append(e.sg[:0], wr.SG...)
+		q.tail++
+		if q.err != nil {
+			q.flushLocked()
+		}
 	}
-	e := q.at(q.tail)
-	e.id, e.done = wr.ID, false
-	e.sg = append(e.sg[:0], wr.SG...)
-	q.tail++
-	if q.err != nil {
-		q.flushLocked()
+	q.mu.Unlock()
+	if full {
+		return fmt.Errorf("%w: %d posted", ErrRecvQueueFull, len(q.entries))
 	}
 	return nil
 }
@@ -55,19 +58,20 @@ func (q *recvQueue) post(wr *RecvWR) error {
 // Take implements ddp.Source.
 func (q *recvQueue) Take(*ddp.Header) (ddp.Buffer, bool) {
 	q.mu.Lock()
-	defer q.mu.Unlock()
-	if q.taken == q.tail || q.err != nil {
-		return ddp.Buffer{}, false
-	}
 	i := q.taken
-	q.taken++
-	return ddp.Buffer{SG: q.at(i).sg, Token: i}, true
+	some := i != q.tail && q.err == nil
+	var b ddp.Buffer
+	if some {
+		q.taken++
+		b = ddp.Buffer{SG: q.at(i).sg, Token: i}
+	}
+	q.mu.Unlock()
+	return b, some
 }
 
 // deliver completes the buffer that a message has filled.
 func (q *recvQueue) deliver(c *Completion, token uint64) {
 	q.mu.Lock()
-	defer q.mu.Unlock()
 	e := q.at(token)
 	c.ID, c.QP = e.id, q.qp
 	clear(e.sg)
@@ -76,6 +80,7 @@ func (q *recvQueue) deliver(c *Completion, token uint64) {
 		q.head++
 	}
 	q.qp.recvCQ.push(c)
+	q.mu.Unlock()
 }
 
 // flush completes all that is posted, and from now on everything that will be,

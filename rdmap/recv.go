@@ -173,9 +173,15 @@ func (u *upcalls) Deliver(m *ddp.Message) *protocol.Error {
 	}
 	s.countFresh() // whoever hears of the message may look at the counters
 	s.mu.Lock()
-	defer s.mu.Unlock()
 	s.stats.MessagesReceived++
 	s.noteOpcode(op)
+	err := s.act(op, m)
+	s.mu.Unlock()
+	return err
+}
+
+// act is Deliver for what is not a Write. The stream is locked.
+func (s *Stream) act(op Opcode, m *ddp.Message) *protocol.Error {
 	switch op {
 	case OpReadResponse:
 		return s.deliverReadResponse()

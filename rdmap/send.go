@@ -95,8 +95,11 @@ func (s *Stream) Transmit(llp ddp.LLP, wait bool) (Progress, error) {
 			return Blocked, nil
 		}
 	}
+	s.mu.Lock()
 	s.batchTaken()
-	return s.progress(maySend), nil
+	p := s.progress(maySend)
+	s.mu.Unlock()
+	return p, nil
 }
 
 // fill queues segments until the batch is full or nothing is due.
@@ -207,10 +210,8 @@ func (s *Stream) releaseInbound() {
 }
 
 // batchTaken completes the Sends and Writes that the LLP has taken in full, and
-// lets Reads and atomics wait for their Responses.
+// lets Reads and atomics wait for their Responses. The stream is locked.
 func (s *Stream) batchTaken() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	s.countSent()
 	for q := &s.queue; q.acked < s.send.queued; q.acked++ {
 		e := q.at(q.acked)
@@ -237,10 +238,8 @@ func (s *Stream) countSent() {
 }
 
 // progress says what is left after a batch has gone. What is due on an LLP that
-// may not send yet waits for the receive owner's Wake.
+// may not send yet waits for the receive owner's Wake. The stream is locked.
 func (s *Stream) progress(maySend bool) Progress {
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	switch {
 	case s.send.kind == sendingTerminate, s.send.kind != sendingNothing && s.err == nil, s.terminate != nil:
 		return More
@@ -280,15 +279,13 @@ func (s *Stream) sendFailed(err error) (Progress, error) {
 // responses in turn.
 func (s *Stream) startNext() bool {
 	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.err == nil && s.startMessage() {
-		return true
+	started := s.err == nil && s.startMessage()
+	if !started && s.terminate != nil { // startMessage may have found a reason for one
+		s.startTerminate()
+		started = true
 	}
-	if s.terminate == nil { // startMessage may have found a reason for one
-		return false
-	}
-	s.startTerminate()
-	return true
+	s.mu.Unlock()
+	return started
 }
 
 func (s *Stream) startMessage() bool {

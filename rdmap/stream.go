@@ -175,9 +175,9 @@ func orDefault(v, d int) int {
 // wraps ErrInvalidRequest and names the field.
 func (s *Stream) Post(r *Request) error {
 	s.mu.Lock()
-	defer s.mu.Unlock()
 	err := s.post(r)
 	s.flushIfDone()
+	s.mu.Unlock()
 	return err
 }
 
@@ -186,14 +186,16 @@ func (s *Stream) Post(r *Request) error {
 // list.
 func (s *Stream) PostAll(rs []Request) (int, error) {
 	s.mu.Lock()
-	defer s.mu.Unlock()
-	defer s.flushIfDone()
-	for i := range rs {
-		if err := s.post(&rs[i]); err != nil {
-			return i, err
+	var err error
+	n := 0
+	for n < len(rs) && err == nil {
+		if err = s.post(&rs[n]); err == nil {
+			n++
 		}
 	}
-	return len(rs), nil
+	s.flushIfDone()
+	s.mu.Unlock()
+	return n, err
 }
 
 func (s *Stream) post(r *Request) error {

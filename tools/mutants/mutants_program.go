@@ -8,7 +8,7 @@ var programMutants = []mutant{
 	{name: "rights-to-memory-not-asked", ids: "SEC-7.3-01, DDP-8.3.2-04", file: "mr.go", old: "if err := p.mayGrant(buf, access); err != nil {", new: "if err := p.mayGrant(buf, access); err != nil && buf == nil {"},
 	{name: "quota-ignored", ids: "DDP-8.3.2-02, RDMAP-8.1.2-01", file: "manager.go", old: "limit > 0 && n > limit-a.used[r] {", new: "limit > 0 && n > limit {"},
 	{name: "reserve-ignored", ids: "DDP-8.3.2-05, RDMAP-8.1.2-05", file: "manager.go", old: "limit -= max(0, t.reserve[r]-t.used[r])", new: "limit -= 0"},
-	{name: "cq-overflows", ids: "SEC-6.4.3.2-01, SEC-6.4.6-01", file: "cq.go", old: "if q.count+q.reserved+n > q.depth {", new: "if q.count+n > q.depth {"},
+	{name: "cq-overflows", ids: "SEC-6.4.3.2-01, SEC-6.4.6-01", file: "cq.go", old: "if used+int64(n) > int64(q.depth) {", new: "if q.count+n > q.depth {"},
 	{name: "srq-share-ignored", ids: "SEC-6.4.3.1-01, DDP-8.3.2-06", file: "srq.go", old: "q.shares[qp] >= q.cfg.MaxShare", new: "q.shares[qp] >= q.cfg.Depth+1"},
 	{name: "pending-per-peer-ignored", ids: "SEC-6.4.1-01", file: "listen.go", old: "if p.n[peer] >= limit {", new: "if p.n[peer] >= limit+1000 {"},
 	{name: "reads-without-a-cap", ids: "SEC-6.4.3.3-02, RDMAP-8.1.1-11", file: "config.go", old: "f.value > c.Device.limits.MaxRead {", new: "f.value > 16382 {"},

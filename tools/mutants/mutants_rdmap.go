@@ -57,7 +57,7 @@ var rdmapMutants = []mutant{
 	{name: "response-with-a-gap", ids: "RDMAP-5.2.2-05", file: "rdmap/recv.go", old: "h.TO != uint64(o.got) &&", new: "h.TO > 1<<60 &&"},
 	{name: "responses-reversed", ids: "RDMAP-5.2.2-04, RDMAP-5.2.1-04, EXT-5.4-06", file: "rdmap/send.go", old: "t.request, t.released = *q.at(q.head), false", new: "t.request, t.released = *q.at(q.ready - 1), false"},
 	{name: "read-complete-when-sent", ids: "RDMAP-5.5-12, EXT-5.4-05", file: "rdmap/send.go", old: "e.state = entryWaiting", new: "e.state = entryDone"},
-	{name: "complete-before-ddp", ids: "RDMAP-5.5-09", file: "rdmap/send.go", old: "s.batchTaken()\n\treturn s.progress", new: "return s.progress"},
+	{name: "complete-before-ddp", ids: "RDMAP-5.5-09", file: "rdmap/send.go", old: "s.batchTaken()\n\tp := s.progress", new: "p := s.progress"},
 	{name: "complete-out-of-order", ids: "RDMAP-5.5-10", file: "rdmap/stream.go", old: "\t\tif e.state != entryDone {\n\t\t\treturn\n\t\t}\n\t\ts.completion", new: "\t\tif e.state != entryDone && e.req.Op != WRRead {\n\t\t\treturn\n\t\t}\n\t\ts.completion"},
 	{name: "fence-ignored", ids: "RDMAP-5.5-07", file: "rdmap/send.go", old: "return !e.req.Fence || s.outstanding.empty()", new: "return !e.req.Fence || !s.outstanding.full()"},
 

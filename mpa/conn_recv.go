@@ -14,6 +14,7 @@ type receiver struct {
 	buf      []byte
 	large    *recvArray // borrowed, or nil
 	small    *parkArray // borrowed, or nil; a conn that blocks in Read keeps it
+	brief    bool       // the last read brought little: the next one may go to own
 	rd, wr   int
 	need     int  // octets of buf[rd:] that the Deframer asks for
 	size     int  // octets of the longest FPDU that the last read brought
@@ -29,6 +30,8 @@ type receiver struct {
 	seen uint64 // markers counted so far
 
 	calls uint64 // of the operating system's read
+
+	own [ownRecvLen]byte // for short messages that come alone: nothing need be borrowed
 }
 
 func (r *receiver) init() { r.try = r.tryRead }
@@ -188,7 +191,12 @@ func (c *Conn) read() (int, error) {
 
 // tryRead borrows a buffer only for as long as there is something to read.
 func (r *receiver) tryRead(fd uintptr) bool {
-	if r.large == nil {
+	switch {
+	case r.large != nil:
+	case r.brief && r.rd == r.wr:
+		r.buf, r.rd, r.wr = r.own[:], 0, 0
+		r.dropSmall()
+	default:
 		r.borrow()
 		r.dropSmall()
 	}
@@ -203,6 +211,7 @@ func (r *receiver) tryRead(fd uintptr) bool {
 		return false
 	}
 	r.n, r.err = n, err
+	r.brief = n <= ownRecvLen/2
 	return true
 }
 

@@ -79,6 +79,7 @@ type Framer struct {
 	staged bool       // the last piece ends where chunk does
 
 	chunk  []byte // the chunk in use, up to what is filled
+	own    ownBatch
 	small  *smallArray
 	large  [maxChunks - 1]*largeArray
 	chunks int
@@ -187,7 +188,9 @@ func (f *Framer) add(header []byte, payload [][]byte, n int, stable bool) error 
 	} else if stable {
 		gathered = gatherSize(payload)
 	}
-	if !f.reserve(total - gathered) {
+	if f.list == nil && gathered == 0 && total <= ownChunk && !f.align {
+		f.chunk, f.list = f.own.begin()
+	} else if !f.reserve(total - gathered) {
 		return ErrBatchFull
 	}
 	f.cutBefore(total)
@@ -331,13 +334,11 @@ func (f *Framer) extend(n int) {
 	*last = (*last)[:len(*last)+n]
 }
 
-// reserve makes room for n octets in one chunk.
+// reserve makes room for n octets in one chunk, and for more pieces.
 func (f *Framer) reserve(n int) bool {
+	f.outgrow()
 	if cap(f.chunk)-len(f.chunk) >= n {
 		return true
-	}
-	if f.list == nil {
-		f.list = listPool.Get().(*pieceList)
 	}
 	switch {
 	case f.chunks == 0 && n <= smallChunk:
@@ -354,6 +355,16 @@ func (f *Framer) reserve(n int) bool {
 	f.chunks++
 	f.staged = false
 	return true
+}
+
+// outgrow takes a list that can hold many pieces.
+func (f *Framer) outgrow() {
+	if f.list != nil && f.list != &f.own.list {
+		return
+	}
+	f.list = listPool.Get().(*pieceList)
+	f.list.bufs = append(f.list.bufs, f.own.list.bufs...)
+	f.own.end()
 }
 
 // cutBefore ends the segment if an FPDU of n octets does not fit it.
@@ -438,9 +449,13 @@ func (f *Framer) release() {
 			f.large[i] = nil
 		}
 	}
-	clear(f.list.bufs) // the caller's memory should not live on in a pool
-	f.list.bufs, f.list.cuts = f.list.bufs[:0], f.list.cuts[:0]
-	listPool.Put(f.list)
+	if f.list == &f.own.list {
+		f.own.end()
+	} else {
+		clear(f.list.bufs) // the caller's memory should not live on in a pool
+		f.list.bufs, f.list.cuts = f.list.bufs[:0], f.list.cuts[:0]
+		listPool.Put(f.list)
+	}
 	f.list, f.chunk = nil, nil
 	f.head, f.cut, f.chunks, f.size, f.copied, f.fill, f.staged = 0, 0, 0, 0, 0, 0, false
 }

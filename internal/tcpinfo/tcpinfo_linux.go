@@ -19,6 +19,7 @@ const maxIovec = 1024
 // message header or a list of pieces made for each call would be garbage for
 // each call.
 type sender struct {
+	few   [4]unix.Iovec
 	msg   unix.Msghdr
 	flags int
 	wait  bool
@@ -32,7 +33,7 @@ type sender struct {
 // nothing included. It belongs to the goroutine that calls Send.
 func (s *sender) SendCalls() uint64 { return s.calls }
 
-// iovPool lends the lists of pieces: 16 KiB are too much for a conn to keep.
+// iovPool lends long lists of pieces: 16 KiB are too much for a conn to keep.
 var iovPool = sync.Pool{New: func() any { return new([maxIovec]unix.Iovec) }}
 
 func (s *sender) init() { s.try = s.sendmsg }
@@ -44,13 +45,21 @@ func (s *sender) init() { s.try = s.sendmsg }
 // bufs was taken, the last octet ends a TCP segment (MSG_EOR): what is sent
 // later starts a new one. Only the first 1024 non-empty bufs are looked at.
 func (s *Socket) Send(bufs [][]byte, end, wait bool) (int, error) {
+	if len(bufs) <= len(s.few) {
+		return s.send(s.few[:], bufs, end, wait)
+	}
 	list := iovPool.Get().(*[maxIovec]unix.Iovec)
-	defer iovPool.Put(list)
+	n, err := s.send(list[:], bufs, end, wait)
+	iovPool.Put(list)
+	return n, err
+}
+
+// send is Send with a list to use for the pieces.
+func (s *Socket) send(list []unix.Iovec, bufs [][]byte, end, wait bool) (int, error) {
 	count, whole := fill(list, bufs)
 	if count == 0 {
 		return 0, nil
 	}
-	defer clear(list[:count]) // the pieces are the caller's: do not keep them alive
 	s.flags = unix.MSG_NOSIGNAL
 	if end && whole {
 		s.flags |= unix.MSG_EOR
@@ -60,6 +69,7 @@ func (s *Socket) Send(bufs [][]byte, end, wait bool) (int, error) {
 	s.wait, s.n, s.err = wait, 0, nil
 	err := s.rc.Write(s.try)
 	s.msg.Iov = nil
+	clear(list[:count]) // the pieces are the caller's: do not keep them alive
 	if err == nil {
 		err = s.err
 	}
@@ -67,12 +77,12 @@ func (s *Socket) Send(bufs [][]byte, end, wait bool) (int, error) {
 }
 
 // fill puts bufs into list and reports how many and whether that was all.
-func fill(list *[maxIovec]unix.Iovec, bufs [][]byte) (count int, whole bool) {
+func fill(list []unix.Iovec, bufs [][]byte) (count int, whole bool) {
 	for _, b := range bufs {
 		if len(b) == 0 {
 			continue
 		}
-		if count == maxIovec {
+		if count == len(list) {
 			return count, false
 		}
 		list[count].Base = &b[0]

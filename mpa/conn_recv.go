@@ -211,7 +211,7 @@ func (r *receiver) tryRead(fd uintptr) bool {
 		return false
 	}
 	r.n, r.err = n, err
-	r.brief = n <= ownRecvLen/2
+	r.brief = n < ownRecvLen
 	return true
 }
 

@@ -8,7 +8,7 @@ import "sync"
 const (
 	recvBufLen   = 256 << 10 // of one read; stays in a core's second-level cache
 	smallRecvLen = 4 << 10   // of a conn that blocks in Read, or waits within an FPDU
-	ownRecvLen   = 1 << 10   // of each conn: enough for short messages that come alone
+	ownRecvLen   = 512       // of each conn: enough for short messages that come alone
 	longFPDU     = 16 << 10  // what is left of such a one behind a read is worth avoiding
 	ownChunk     = 512       // of each framer: enough for a lone short message
 	smallChunk   = 32 << 10  // a longer batch starts here

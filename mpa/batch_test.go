@@ -125,8 +125,8 @@ func TestBatchIsWholeSegments(t *testing.T) {
 			if f.Len() > limit {
 				t.Errorf("EMSS %d, ULPDU %d: a batch of %d, want at most %d", emss, n, f.Len(), limit)
 			}
-			if low := limit - min(emss, maxFPDULen); f.Len() < low {
-				t.Errorf("EMSS %d, ULPDU %d: a batch of only %d, want %d", emss, n, f.Len(), low)
+			if low := limit - FPDULen(n); f.Len() <= low {
+				t.Errorf("EMSS %d, ULPDU %d: a batch of only %d, want more than %d", emss, n, f.Len(), low)
 			}
 			drain(&f, 1<<21)
 		}

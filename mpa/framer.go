@@ -75,6 +75,7 @@ type Framer struct {
 	cut    int        // the first of list.cuts that is not reached
 	left   int        // octets still to go
 	size   int        // octets of the batch, those gone included
+	most   int        // octets of its longest FPDU
 	copied int        // octets of it that were copied here
 	staged bool       // the last piece ends where chunk does
 
@@ -119,24 +120,18 @@ func (f *Framer) SetPosition(pos uint64) { f.pos = pos &^ 3 }
 // Len is the number of octets in the batch that have not gone yet.
 func (f *Framer) Len() int { return f.left }
 
-// Full reports whether the batch should go before another FPDU is added: one of
-// the largest size would take it above its bound.
+// Full reports whether the batch should go before another FPDU is added: one like
+// the longest in it would take it above its bound.
 func (f *Framer) Full() bool {
 	if f.left == 0 {
 		return false
 	}
-	target, copies, next := f.target, f.copies, f.segment
+	target, copies := f.target, f.copies
 	if target == 0 {
 		target, copies = batchMax, copiedMax
 	}
-	if next == 0 || next > maxFPDULen {
-		next = maxFPDULen
-	}
-	return f.size+next > target || f.copied+next > copies || len(f.list.bufs) >= piecesMax
+	return f.size+f.most > target || f.copied+f.most > copies || len(f.list.bufs) >= piecesMax
 }
-
-// maxFPDULen is the longest FPDU with Markers that a framer makes.
-const maxFPDULen = 66 << 10
 
 // Append appends to b the FPDU of the ULPDU whose pieces are given, as it stands
 // at the current position, and moves on. It does not touch the batch. The error
@@ -210,6 +205,7 @@ func (f *Framer) count(n, copied int) {
 	f.fpdus++
 	f.left += n
 	f.size += n
+	f.most = max(f.most, n)
 	f.copied += copied
 	f.cutAfter(n)
 }
@@ -457,7 +453,7 @@ func (f *Framer) release() {
 		listPool.Put(f.list)
 	}
 	f.list, f.chunk = nil, nil
-	f.head, f.cut, f.chunks, f.size, f.copied, f.fill, f.staged = 0, 0, 0, 0, 0, 0, false
+	f.head, f.cut, f.chunks, f.size, f.most, f.copied, f.fill, f.staged = 0, 0, 0, 0, 0, 0, 0, false
 }
 
 func sizeOf(header []byte, payload [][]byte) int {

@@ -69,8 +69,11 @@ type Config struct {
 	// device's policy says. (Without a policy the CRC is always on.)
 	RequireCRC bool
 	// FPDUMax bounds the FPDUs that this end makes, in octets. Default 0: what fits
-	// a TCP segment, at most 64768 octets of ULPDU. A number above the segment
-	// size makes larger FPDUs, which the peer may refuse.
+	// a TCP segment, and at most 32 KiB where segments are larger, as on loopback:
+	// such an FPDU stays in the processor's first cache from its CRC to its place.
+	// RFC 5044 section 4.5 asks for FPDUs that fill a segment; set 64776, the
+	// largest, for that. A number above the segment size makes FPDUs larger than
+	// segments, which the peer may refuse.
 	FPDUMax int
 	// Align says how hard to work for FPDUs that start where TCP segments do, which
 	// spares a hardware peer work. Default: where it costs little. With
@@ -244,6 +247,18 @@ func (c *Config) check() error {
 // maxFPDU is the largest FPDU without Markers: 64768 octets of ULPDU, its length
 // field and CRC, padded.
 const maxFPDU = mpa.MaxULPDU + 8
+
+// maxSegment is the largest DDP segment to make, header included; 0 if any that
+// fits will do. See FPDUMax.
+func (c *Config) maxSegment() int {
+	if c.FPDUMax != 0 {
+		return 0
+	}
+	return mpa.MULPDU(defaultFPDUMax, false)
+}
+
+// defaultFPDUMax divides the receive buffer of package mpa.
+const defaultFPDUMax = 32 << 10
 
 // options gives the startup options for a connection between two addresses.
 func (c *Config) options(ctx context.Context, local, remote net.Addr) *mpa.Options {

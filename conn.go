@@ -67,7 +67,8 @@ func newConn(cfg *Config, q lease, llp ddp.LLP, st ConnectionState, initiator bo
 		Table: cfg.Device.table, Peer: ddp.Peer{PD: c.qp.pd.id, Stream: c.qp.stream},
 		Recv: c.qp.source(), Handler: c.qp,
 		IRD: st.IRD, ORD: st.ORD, SendDepth: c.qp.cfg.SendDepth, MaxSGE: c.qp.cfg.MaxSGE, MaxInline: maxInline,
-		Initiator: initiator, RDMAC: st.RDMAC, Batched: true,
+		MaxSegment: cfg.maxSegment(),
+		Initiator:  initiator, RDMAC: st.RDMAC, Batched: true,
 	}
 	if st.PeerToPeer {
 		rc.RTR = st.RTR

@@ -107,6 +107,31 @@ func TestFPDUsOfALargeWrite(t *testing.T) {
 	}
 }
 
+// Where segments are as large as on Linux's loopback, FPDUs are of 32 KiB, unless
+// the program asks for larger ones.
+//
+// Shows: DDP-5.2-01
+func TestFPDUsOnLoopback(t *testing.T) {
+	for _, tt := range []struct{ asked, want int }{{0, 32 << 10}, {64776, 64776}} {
+		client, server := tcpPair(t, &iwarp.Config{FPDUMax: tt.asked}, nil)
+		mr := must(server.RegisterMR(make([]byte, 1<<20), iwarp.RemoteWrite))(t)
+		for range 4 { // TCP's segments grow with the first octets
+			check(t, "Write", client.Write(testContext(t), pattern(1<<20), mr.Remote(0)))
+		}
+		s := client.Stats()
+		if s.MPA.EMSS < 64000 {
+			t.Skipf("segments are of %d octets here", s.MPA.EMSS)
+		}
+		if s.MULPDU > tt.want-6 || s.MULPDU < tt.want-8 {
+			t.Errorf("FPDUMax %d: MULPDU is %d", tt.asked, s.MULPDU)
+		}
+		least := 3 * uint64(1<<20/tt.want) // three Writes of four, at least, are in the larger FPDUs
+		if most := 2 * 4 * uint64(1<<20/tt.want+1); s.MPA.FPDUsSent < least || s.MPA.FPDUsSent > most {
+			t.Errorf("FPDUMax %d: %d FPDUs, want %d to %d", tt.asked, s.MPA.FPDUsSent, least, most)
+		}
+	}
+}
+
 // R51: Writes of two connections to the same octets may mix, and that is all:
 // each octet is of one of them. Two Writes of one connection do not: the later
 // one stands.

@@ -101,6 +101,9 @@ func (c *Conn) Stats() Stats {
 	if m, ok := c.llp.(*mpa.Conn); ok {
 		s.MPA = m.Stats()
 		s.MULPDU = mpa.MULPDU(s.MPA.EMSS, c.state.SendMarkers)
+		if most := c.cfg.maxSegment(); most > 0 {
+			s.MULPDU = min(s.MULPDU, most)
+		}
 	}
 	return s
 }

@@ -45,3 +45,40 @@ func testFill(t *testing.T, data []byte) {
 		}
 	}
 }
+
+// Max bounds segments below the MULPDU, and nothing above it. EndsWith tells what
+// Next is going to do.
+//
+// Shows: DDP-5.2-01, MPA-3-03
+func TestMaxBoundsSegments(t *testing.T) {
+	data := pattern(1000, 1)
+	for _, tt := range []struct{ most, mulpdu, want int }{
+		{0, 214, 214}, {114, 214, 114}, {214, 114, 114}, {14, 214, 15}, {1, 0, 15},
+	} {
+		for _, h := range []ddp.Header{untagged(0, 1, 0, false), tagged(0x1234, 77, false)} {
+			out := ddp.Outgoing{Max: tt.most}
+			if err := out.Start(h, [][]byte{data}); err != nil {
+				t.Fatal(err)
+			}
+			want := max(tt.want, h.Len()+1)
+			var got []byte
+			for last := false; !last; {
+				ends := out.EndsWith(tt.mulpdu)
+				var header []byte
+				var payload [][]byte
+				header, payload, last = out.Next(tt.mulpdu)
+				if ends != last {
+					t.Fatalf("EndsWith is %t before a segment whose Last is %t", ends, last)
+				}
+				n := len(header) + len(slices.Concat(payload...))
+				if n > want || !last && n != want {
+					t.Fatalf("Max %d, MULPDU %d: a segment of %d octets, want %d", tt.most, tt.mulpdu, n, want)
+				}
+				got = append(got, slices.Concat(payload...)...)
+			}
+			if !bytes.Equal(got, data) {
+				t.Errorf("Max %d, MULPDU %d: the segments do not make up the message", tt.most, tt.mulpdu)
+			}
+		}
+	}
+}

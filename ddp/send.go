@@ -19,6 +19,11 @@ var ErrWrap = errors.New("ddp: Tagged Offset wraps 2^64")
 // nothing. It is not safe for concurrent use and must not be copied after the
 // first Start. The zero value has no message.
 type Outgoing struct {
+	// Max bounds segments in octets, header included, below the MULPDU; 0 does not.
+	// Set it before the first Start. RFC 5044 section 4.5 asks for segments as large
+	// as the MULPDU, where nothing speaks against it.
+	Max int
+
 	header    Header   // of the next segment, Last aside
 	encoded   int      // octets of it in scratch, but for what changes
 	sg        [][]byte // what is left: the rest of sg[0] from off on, and the others
@@ -82,7 +87,7 @@ func (o *Outgoing) Next(mulpdu int) (header []byte, payload [][]byte, last bool)
 		return nil, nil, false
 	}
 	header = o.scratch[:o.encoded]
-	n := uint64(max(max(mulpdu, 0)-len(header), 1))
+	n := o.room(mulpdu)
 	if n >= o.remaining {
 		n, last = o.remaining, true
 		header[0] |= bitLast
@@ -102,6 +107,18 @@ func (o *Outgoing) Next(mulpdu int) (header []byte, payload [][]byte, last bool)
 	}
 	return header, o.pieces, last
 }
+
+// room is how many octets of payload a segment can carry.
+func (o *Outgoing) room(mulpdu int) uint64 {
+	if o.Max > 0 && o.Max < mulpdu {
+		mulpdu = o.Max
+	}
+	return uint64(max(max(mulpdu, 0)-o.encoded, 1))
+}
+
+// EndsWith reports whether the segment that Next would cut for mulpdu is the last
+// of its message.
+func (o *Outgoing) EndsWith(mulpdu int) bool { return o.remaining <= o.room(mulpdu) }
 
 // take moves the next n octets from sg to pieces. There are that many.
 func (o *Outgoing) take(n uint64) {

@@ -169,7 +169,7 @@ func (s *Stream) messageQueued() {
 func (s *Stream) responseSegment(llp ddp.LLP) (last bool, err error) {
 	t, mulpdu := &s.send, llp.MULPDU()
 	left := t.out.Remaining()
-	if left <= uint64(max(mulpdu-ddp.TaggedHeaderLen, 1)) {
+	if t.out.EndsWith(mulpdu) {
 		// The slot must be free before the peer can have the whole Response, or
 		// its next Request might find the queue full. (And before Borrow: a
 		// region's lock is the innermost of all.)

@@ -35,6 +35,10 @@ type Config struct {
 	// MaxInline bounds the octets of an inline Request; 0 means 512.
 	MaxInline int
 
+	// MaxSegment bounds the DDP segments that are sent, header included, below the
+	// LLP's MULPDU; 0 does not. See [ddp.Outgoing].
+	MaxSegment int
+
 	// RTR is the set of RTR indications agreed upon (RFC 6581 section 9.2). On
 	// the responder a first zero-length Send is then not the ULP's.
 	RTR protocol.RTR
@@ -147,7 +151,7 @@ func NewStream(cfg Config) *Stream {
 	s.outstanding.init(cfg.Table, ord)
 	s.inbound.size = ird
 	s.send.init()
-	s.send.version = Version
+	s.send.version, s.send.out.Max = Version, cfg.MaxSegment
 	if cfg.RDMAC {
 		s.send.version = 0
 	}

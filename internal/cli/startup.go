@@ -26,7 +26,7 @@ type startupFlags struct {
 	IRD     depth     `group:"startup" name:"ird" placeholder:"N" help:"RDMA Reads that this end serves at once (default 32; 16383 is left out of the negotiation)."`
 	ORD     depth     `group:"startup" name:"ord" placeholder:"N" help:"RDMA Reads that this end has under way at once (default 32, or 1 where the peer says nothing)."`
 	Private hexOctets `group:"startup" placeholder:"HEX" help:"Private data for the peer's program: at most 508 octets, 512 with --rev 1."`
-	FPDUMax fpduMax   `group:"startup" name:"fpdu-max" placeholder:"N" help:"Largest frame (FPDU) to send, in octets: 136 to 64776. Default: what fits a TCP segment."`
+	FPDUMax fpduMax   `group:"startup" name:"fpdu-max" placeholder:"N" help:"Largest frame (FPDU) to send, in octets: 136 to 64776. Default: what fits a TCP segment, and at most 32 KiB."`
 	Timeout wait      `group:"startup" default:"10s" placeholder:"D" help:"How long to wait for the peer, at startup and at each step (default 10s)."`
 	Record  string    `group:"startup" placeholder:"FILE" help:"Record all traffic in FILE, as pcapng, for \"iwarp inspect\" or Wireshark. It slows down: do not measure with it."`
 

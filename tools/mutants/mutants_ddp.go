@@ -13,8 +13,8 @@ var ddpMutants = []mutant{
 
 	// the source
 	{name: "message-of-4-gib", ids: "DDP-5.2-02", file: "ddp/send.go", old: "if total > math.MaxUint32 {", new: "if total > 1<<40 {"},
-	{name: "segment-above-mulpdu", ids: "DDP-5.2-01, MPA-3-03", file: "ddp/send.go", old: "max(mulpdu, 0)-len(header)", new: "max(mulpdu, 0)"},
-	{name: "segment-below-mulpdu", ids: "MPA-4.5-04", file: "ddp/send.go", old: "max(mulpdu, 0)-len(header)", new: "max(mulpdu, 0)-len(header)-4"},
+	{name: "segment-above-mulpdu", ids: "DDP-5.2-01, MPA-3-03", file: "ddp/send.go", old: "max(mulpdu, 0)-o.encoded", new: "max(mulpdu, 0)"},
+	{name: "segment-below-mulpdu", ids: "MPA-4.5-04", file: "ddp/send.go", old: "max(mulpdu, 0)-o.encoded", new: "max(mulpdu, 0)-o.encoded-4"},
 	{name: "l-on-every-segment", ids: "DDP-4.1-03", file: "ddp/send.go", old: "\t\theader[0] |= bitLast\n\t}", new: "\t}\n\theader[0] |= bitLast"},
 	{name: "l-never", ids: "DDP-4.1-03", file: "ddp/send.go", old: "header[0] |= bitLast", new: "header[0] |= 0"},
 	{name: "an-empty-segment-more", ids: "MPA-4.5-04", file: "ddp/send.go", old: "if n >= o.remaining {", new: "if n > o.remaining || o.remaining == 0 {"},

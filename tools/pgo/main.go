@@ -34,6 +34,8 @@ var work = []struct{ client, both string }{
 	{client: "--size 1MiB"},
 	{client: "--op read"},
 	{client: "--lat"},
+	{client: "--lat"}, // there is much more code in a message than in a MiB
+	{client: "--lat"},
 	{client: "--lat --op read"},
 	{client: "--lat", both: "--poll"},
 	{client: "", both: "--segment 1448"},

@@ -18,13 +18,11 @@ func (c *Conn) receiveLoop() {
 	if c.poller != nil {
 		c.receiveBesidePollers()
 	} else {
-		// On one processor nothing is gained by going second: the peer cannot have
-		// the answer before all is done here.
-		yields := runtime.GOMAXPROCS(0) > 1
 		for !c.received(c.llp.Receive(c.place)) {
-			if yields && c.qp.handed.Load() {
+			if c.qp.handed.Load() {
 				// Whoever waits for that goes on now, and not after the read that is
-				// going to find nothing.
+				// going to find nothing. What it sends has the peer at work meanwhile,
+				// on one processor too: the kernel may let it go first.
 				c.qp.handed.Store(false)
 				runtime.Gosched()
 			}

@@ -71,9 +71,10 @@ type Config struct {
 	// FPDUMax bounds the FPDUs that this end makes, in octets. Default 0: what fits
 	// a TCP segment, and at most 32 KiB where segments are larger, as on loopback:
 	// such an FPDU stays in the processor's first cache from its CRC to its place.
-	// RFC 5044 section 4.5 asks for FPDUs that fill a segment; set 64776, the
-	// largest, for that. A number above the segment size makes FPDUs larger than
-	// segments, which the peer may refuse.
+	// (RFC 5044 section 4.5 asks for FPDUs that fill a segment. With
+	// [mpa.AlignSegments] or [mpa.AlignStrict] they do, however large it is.) A
+	// number above the segment size makes FPDUs larger than segments, which the
+	// peer may refuse, and which cannot be aligned.
 	FPDUMax int
 	// Align says how hard to work for FPDUs that start where TCP segments do, which
 	// spares a hardware peer work. Default: where it costs little. With
@@ -248,10 +249,10 @@ func (c *Config) check() error {
 // field and CRC, padded.
 const maxFPDU = mpa.MaxULPDU + 8
 
-// maxSegment is the largest DDP segment to make, header included; 0 if any that
-// fits will do. See FPDUMax.
+// maxSegment is the largest DDP segment to make over MPA, header included; 0 if any
+// that fits will do. See FPDUMax.
 func (c *Config) maxSegment() int {
-	if c.FPDUMax != 0 {
+	if c.FPDUMax != 0 || c.Align == mpa.AlignSegments || c.Align == mpa.AlignStrict {
 		return 0
 	}
 	return mpa.MULPDU(defaultFPDUMax, false)

@@ -67,11 +67,13 @@ func newConn(cfg *Config, q lease, llp ddp.LLP, st ConnectionState, initiator bo
 		Table: cfg.Device.table, Peer: ddp.Peer{PD: c.qp.pd.id, Stream: c.qp.stream},
 		Recv: c.qp.source(), Handler: c.qp,
 		IRD: st.IRD, ORD: st.ORD, SendDepth: c.qp.cfg.SendDepth, MaxSGE: c.qp.cfg.MaxSGE, MaxInline: maxInline,
-		MaxSegment: cfg.maxSegment(),
-		Initiator:  initiator, RDMAC: st.RDMAC, Batched: true,
+		Initiator: initiator, RDMAC: st.RDMAC, Batched: true,
 	}
 	if st.PeerToPeer {
 		rc.RTR = st.RTR
+	}
+	if _, ok := llp.(*mpa.Conn); ok {
+		rc.MaxSegment = cfg.maxSegment()
 	}
 	c.stream = rdmap.NewStream(rc)
 	if err := c.qp.attach(c); err != nil {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/go-iwarp/iwarp"
 	"github.com/go-iwarp/iwarp/iwarptest"
+	"github.com/go-iwarp/iwarp/mpa"
 )
 
 // Tests of what people have met with other implementations: docs/reports.md.
@@ -108,12 +109,15 @@ func TestFPDUsOfALargeWrite(t *testing.T) {
 }
 
 // Where segments are as large as on Linux's loopback, FPDUs are of 32 KiB, unless
-// the program asks for larger ones.
+// the program asks for larger ones, or for such that fill segments.
 //
 // Shows: DDP-5.2-01
 func TestFPDUsOnLoopback(t *testing.T) {
-	for _, tt := range []struct{ asked, want int }{{0, 32 << 10}, {64776, 64776}} {
-		client, server := tcpPair(t, &iwarp.Config{FPDUMax: tt.asked}, nil)
+	for _, tt := range []struct {
+		cfg  iwarp.Config
+		want int
+	}{{iwarp.Config{}, 32 << 10}, {iwarp.Config{FPDUMax: 64776}, 64776}, {iwarp.Config{Align: mpa.AlignSegments}, 64776}} {
+		client, server := tcpPair(t, &tt.cfg, nil)
 		mr := must(server.RegisterMR(make([]byte, 1<<20), iwarp.RemoteWrite))(t)
 		for range 4 { // TCP's segments grow with the first octets
 			check(t, "Write", client.Write(testContext(t), pattern(1<<20), mr.Remote(0)))
@@ -123,11 +127,11 @@ func TestFPDUsOnLoopback(t *testing.T) {
 			t.Skipf("segments are of %d octets here", s.MPA.EMSS)
 		}
 		if s.MULPDU > tt.want-6 || s.MULPDU < tt.want-8 {
-			t.Errorf("FPDUMax %d: MULPDU is %d", tt.asked, s.MULPDU)
+			t.Errorf("FPDUMax %d, Align %d: MULPDU is %d", tt.cfg.FPDUMax, tt.cfg.Align, s.MULPDU)
 		}
 		least := 3 * uint64(1<<20/tt.want) // three Writes of four, at least, are in the larger FPDUs
 		if most := 2 * 4 * uint64(1<<20/tt.want+1); s.MPA.FPDUsSent < least || s.MPA.FPDUsSent > most {
-			t.Errorf("FPDUMax %d: %d FPDUs, want %d to %d", tt.asked, s.MPA.FPDUsSent, least, most)
+			t.Errorf("FPDUMax %d, Align %d: %d FPDUs, want %d to %d", tt.cfg.FPDUMax, tt.cfg.Align, s.MPA.FPDUsSent, least, most)
 		}
 	}
 }

@@ -133,6 +133,34 @@ func TestBatchIsWholeSegments(t *testing.T) {
 	}
 }
 
+// The batch may end with an FPDU that is longer than all before; there is room for
+// it.
+func TestBatchEndsWithALongFPDU(t *testing.T) {
+	for _, stable := range []bool{true, false} {
+		f := Framer{CRC: true}
+		f.SetSegment(65483, false)
+		short, long := [][]byte{make([]byte, 100)}, [][]byte{make([]byte, MaxULPDU)}
+		for range 20 {
+			for !f.Full() {
+				if err := f.Add(nil, short, stable); err != nil {
+					t.Fatal(err)
+				}
+			}
+			f.most = 0 // as if one FPDU before the bound: any length fits then
+			if f.Full() {
+				t.Fatal("the bound is passed by short FPDUs alone")
+			}
+			if err := f.Add(nil, long, stable); err != nil {
+				t.Fatal(err)
+			}
+			if !f.Full() || f.Len() > copiedMax+FPDULen(MaxULPDU) {
+				t.Fatalf("a batch of %d octets, Full is %t", f.Len(), f.Full())
+			}
+			drain(&f, 1<<21)
+		}
+	}
+}
+
 func TestBatchFullIsAnError(t *testing.T) {
 	f := Framer{}
 	p := [][]byte{make([]byte, 60000)}

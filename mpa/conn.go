@@ -19,8 +19,8 @@ var ErrHeld = errors.New("iwarp: responder may not send before its first valid F
 // Conn is a connection in Full Operation: ULPDUs go in and come out as FPDUs of a
 // [net.Conn]. It starts no goroutine.
 //
-// The two directions are independent. MULPDU, Queue, Full, Buffered, Flush and
-// CloseWrite belong to one goroutine at a time, Receive to one (possibly
+// The two directions are independent. MULPDU, Queue, QueueMessage, Full, Buffered,
+// Flush and CloseWrite belong to one goroutine at a time, Receive to one (possibly
 // another). All other methods may be called from any goroutine at any time; Close
 // and Abort end what blocks.
 type Conn struct {

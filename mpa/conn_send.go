@@ -65,7 +65,8 @@ func (c *Conn) mayQueue() error {
 }
 
 // Full reports whether the batch should be flushed before more is queued. A batch
-// is about 1 MiB, and not above a whole number of TCP segments.
+// is about 1 MiB, and not above a whole number of TCP segments, unless its last FPDU
+// is longer than all before.
 func (c *Conn) Full() bool { return c.framer.Full() }
 
 // Buffered reports whether something is queued or partly written.

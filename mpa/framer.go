@@ -96,7 +96,8 @@ func (f *Framer) SetSegment(octets int, align bool) {
 
 // setEMSS tells after how many octets TCP cuts, where that is not what bounds an
 // FPDU. The batch is bounded to whole segments: one slightly above that would
-// leave a tiny segment behind, which costs up to half of the throughput.
+// leave a tiny segment behind, which costs up to half of the throughput. (A last
+// FPDU that is longer than all before may still go beyond: see Full.)
 func (f *Framer) setEMSS(segment int) {
 	f.target, f.copies, f.whole = wholeSegments(batchMax, segment), wholeSegments(copiedMax, segment), segment
 }

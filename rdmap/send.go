@@ -110,8 +110,9 @@ func (s *Stream) fill(llp ddp.LLP) error {
 			return nil
 		}
 		if s.failed.Load() && t.kind != sendingTerminate {
-			// Nothing but the Terminate is sent on a stream that has failed. A
-			// message may end in the middle: the peer discards it.
+			// Nothing but the Terminate is queued on a stream that is seen to have
+			// failed: from the next batch on. A message may end in the middle: the
+			// peer discards it.
 			t.kind = sendingNothing
 			continue
 		}

@@ -28,7 +28,7 @@ type benchCmd struct {
 	Samples  int           `default:"7" placeholder:"N" help:"Samples (default 7). The median of them is the result."`
 	Duration time.Duration `default:"250ms" placeholder:"D" help:"About how long a sample takes (default 250ms)."`
 	Segment  fpduMax       `placeholder:"N" help:"Hold FPDUs to what fits TCP segments of N octets, as on a network with such a path: 1448 is Ethernet's."`
-	Pages    benchPages    `default:"huge" placeholder:"huge|heap" help:"The memory that messages of 256 KiB and more come from and go to, the baseline's too: in huge pages where Linux gives them (default), or wherever Go's heap has it, which is slower and differs from run to run."`
+	Pages    benchPages    `default:"huge" placeholder:"huge|heap" help:"The memory that messages of 256 KiB and more come from and go to, the baseline's too: in huge pages where Linux gives them (default, up to 16 connections), or wherever Go's heap has it, which is slower and differs from run to run."`
 	SameCPU  bool          `name:"same-cpu" help:"Both ends on one processor, where a wake-up is cheap and steady. Only without HOST:PORT, and on Linux."`
 	One      bool          `name:"one-process" help:"Both ends in this process. Only without HOST:PORT."`
 	HTML     string        `name:"html" placeholder:"FILE" help:"Write the results with plots to FILE, as HTML that needs nothing else."`

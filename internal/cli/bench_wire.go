@@ -70,9 +70,13 @@ type benchSpec struct {
 	HugePages  bool    `json:"huge_pages"`
 }
 
+// maxHugeConns is for how many connections a server takes huge pages: a MiB takes
+// up to four there.
+const maxHugeConns = 16
+
 // memory gives n octets for messages, and says whether they lie in huge pages.
 func (s *benchSpec) memory(n int) ([]byte, bool) {
-	if !s.HugePages {
+	if !s.HugePages || s.Conns > maxHugeConns {
 		return make([]byte, n), false
 	}
 	return pages.Huge(n)

@@ -5,8 +5,8 @@
 // should stay in a cache of two does not. A huge page lies in one piece.
 package pages
 
-// Huge gives n octets of zeros, in huge pages where the system has them, and says
-// whether it has. The memory is Go's, like any other. Short runs are not worth it:
+// Huge gives n octets of zeros, in huge pages where the system has them, and reports
+// whether it has: false where the system does not tell, as Linux before 6.1. The memory is Go's, like any other. Short runs are not worth it:
 // for less than an eighth of a huge page it is false.
 func Huge(n int) (b []byte, huge bool) {
 	size := hugeSize()

@@ -1,7 +1,6 @@
 package pages
 
 import (
-	"errors"
 	"os"
 	"strconv"
 	"strings"
@@ -16,6 +15,9 @@ const maxHuge = 4 << 20
 
 // hugeSize is that of a transparent huge page in octets, 0 if there are none.
 func hugeSize() int {
+	if b, err := os.ReadFile("/sys/kernel/mm/transparent_hugepage/enabled"); err != nil || strings.Contains(string(b), "[never]") {
+		return 0
+	}
 	s, err := os.ReadFile("/sys/kernel/mm/transparent_hugepage/hpage_pmd_size")
 	if err != nil {
 		return 0
@@ -32,11 +34,11 @@ func aligned(n, size int) ([]byte, bool) {
 	whole := (n + size - 1) &^ (size - 1)
 	b := make([]byte, whole+size)
 	b = b[-uintptr(unsafe.Pointer(&b[0]))&uintptr(size-1):][:whole]
-	huge := unix.Madvise(b, unix.MADV_HUGEPAGE) == nil
+	_ = unix.Madvise(b, unix.MADV_HUGEPAGE)
 	for i := 0; i < len(b); i += size {
 		b[i] = 0 // a page that was never used is a huge one now
 	}
-	// The heap's other pages are collapsed; kernels before 6.1 cannot.
-	err := unix.Madvise(b, unix.MADV_COLLAPSE)
-	return b[:n:n], huge && (err == nil || errors.Is(err, unix.EINVAL))
+	// The heap's other pages are collapsed. It fails if one stays small, and on
+	// kernels that do not know it.
+	return b[:n:n], unix.Madvise(b, unix.MADV_COLLAPSE) == nil
 }

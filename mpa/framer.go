@@ -241,7 +241,7 @@ func (f *Framer) write(fpdu, header []byte, payload [][]byte, n int) {
 		binary.LittleEndian.PutUint64(fpdu, a)
 		binary.LittleEndian.PutUint64(fpdu[8:], b)
 		if f.CRC {
-			crc = wordsCRC(0, a, b)
+			crc = wordsCRC((*[lengthLen + inWords]byte)(fpdu), a, b)
 		}
 		at, header = lengthLen+inWords, header[inWords:]
 	} else {

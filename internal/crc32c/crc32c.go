@@ -4,7 +4,6 @@
 package crc32c
 
 import (
-	"encoding/binary"
 	"hash/crc32"
 	"unsafe"
 )
@@ -48,17 +47,10 @@ func Copy(crc uint32, dst, src []byte) uint32 {
 	return ^foldCopy(^crc, dst[:len(src)], src)
 }
 
-// Words adds 16 octets that are at hand as two words, least significant octet first.
-// What has just been stored in other pieces than these cannot be loaded again until
-// the stores have reached the cache.
-func Words(crc uint32, a, b uint64) uint32 { return words(crc, a, b) }
-
-func wordsInMemory(crc uint32, a, b uint64) uint32 {
-	var p [16]byte
-	binary.LittleEndian.PutUint64(p[:], a)
-	binary.LittleEndian.PutUint64(p[8:], b)
-	return short(crc, p[:])
-}
+// Words adds the 16 octets of p, which are also at hand as two words, least
+// significant octet first: what has just been stored in other pieces than these
+// cannot be loaded again until the stores have reached the cache.
+func Words(crc uint32, p *[16]byte, a, b uint64) uint32 { return words(crc, p, a, b) }
 
 // Kernel names what does the work on this processor.
 func Kernel() string {

@@ -44,10 +44,9 @@ func foldCopy(crc uint32, dst, p []byte) uint32 {
 	return foldCopyAVX512(crc, &dst[0], &p[0], len(p), &constants)
 }
 
-// words adds two words, least significant octet first, that need not be in memory.
-func words(crc uint32, a, b uint64) uint32 {
+func words(crc uint32, p *[16]byte, a, b uint64) uint32 {
 	if !hasCRC {
-		return wordsInMemory(crc, a, b)
+		return short(crc, p[:])
 	}
 	return ^wordsSSE42(^crc, a, b)
 }

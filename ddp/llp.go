@@ -10,10 +10,10 @@ type Segments = interface {
 // segment (https://www.rfc-editor.org/rfc/rfc5041#section-3). MPA over TCP and
 // the SCTP adaptation are such layers; this package imports neither.
 //
-// Two goroutines may use an LLP at once: one that sends (MULPDU, MaySend,
-// Queue, QueueMessage, Full, Buffered, Flush, CloseWrite) and one that calls Receive. Close
-// and Abort may be called from any goroutine at any time, and end the others'
-// waits.
+// Two goroutines may use an LLP at once: one that sends (MULPDU, MaySend, Queue,
+// QueueMessage, Full, Buffered, Flush, CloseWrite) and one that calls Receive.
+// Close and Abort may be called from any goroutine at any time, and end the
+// others' waits.
 type LLP interface {
 	// MULPDU is the size in octets of the largest segment, header included, that
 	// the LLP takes at the moment. It may change from call to call. A segment that

@@ -233,7 +233,7 @@ const inWords = 14
 // until these have reached the cache.
 func (f *Framer) write(fpdu, header []byte, payload [][]byte, n int) {
 	var crc uint32
-	at := 0
+	at := lengthLen
 	if len(header) >= inWords {
 		a := uint64(bits.ReverseBytes16(uint16(n))) | uint64(binary.LittleEndian.Uint32(header))<<16 |
 			uint64(binary.LittleEndian.Uint16(header[4:]))<<48
@@ -249,7 +249,6 @@ func (f *Framer) write(fpdu, header []byte, payload [][]byte, n int) {
 		if f.CRC {
 			crc = updateCRC(0, fpdu[:lengthLen])
 		}
-		at = lengthLen
 	}
 	if len(header) > 0 {
 		crc = f.put(fpdu[at:], crc, header)

@@ -44,6 +44,7 @@ func foldCopy(crc uint32, dst, p []byte) uint32 {
 	return foldCopyAVX512(crc, &dst[0], &p[0], len(p), &constants)
 }
 
+// words takes them from the registers.
 func words(crc uint32, p *[16]byte, a, b uint64) uint32 {
 	if !hasCRC {
 		return short(crc, p[:])

@@ -6,8 +6,9 @@
 package pages
 
 // Huge gives n octets of zeros, in huge pages where the system has them, and reports
-// whether it has: false where the system does not tell, as Linux before 6.1. The memory is Go's, like any other. Short runs are not worth it:
-// for less than an eighth of a huge page it is false.
+// whether they are: false also where the system does not tell, as Linux before 6.1.
+// The memory is Go's, like any other. Less than an eighth of a huge page is not
+// worth one.
 func Huge(n int) (b []byte, huge bool) {
 	size := hugeSize()
 	if size == 0 || n < size/8 {

@@ -48,6 +48,14 @@ type Config struct {
 	// 2 answers either with its like; with 1 it closes a connection that asks for 2
 	// (RFC 6581 section 10). A dialing end that offers 2 falls back to 1 as Dial says.
 	Revision int
+	// VerifyReply, if not nil, is asked by Dial and Client about a Reply that accepts the
+	// connection, before anything is sent on it: st is what has been agreed, with the
+	// Private Data of the peer's ULP, and is the function's to keep. An error turns the
+	// connection down; Dial or Client returns it in a *[DeclinedError]
+	// (https://www.rfc-editor.org/rfc/rfc5044#section-7.1.2 rule 3). It should return
+	// within StartupTimeout. A responder judges a Request between
+	// [Listener.AcceptRequest] and [ConnRequest.Accept] or Reject.
+	VerifyReply func(st ConnectionState) error
 	// RDMAC is what to do with a peer that speaks the RDMA Consortium's protocols
 	// (MPA revision 0, RFC 5044 Appendix C). Default: close the connection.
 	RDMAC mpa.RDMAC
@@ -263,11 +271,15 @@ const defaultFPDUMax = 32 << 10
 
 // options gives the startup options for a connection between two addresses.
 func (c *Config) options(ctx context.Context, local, remote net.Addr) *mpa.Options {
-	return &mpa.Options{
+	o := &mpa.Options{
 		Revision: uint8(c.Revision), RDMAC: c.RDMAC, Markers: c.Markers, RTR: c.RTR,
 		IRD: depth(c.IRD), ORD: depth(c.ORD), PrivateData: c.PrivateData,
 		NoCRC: c.mayOmitCRC(ctx, local, remote),
 	}
+	if c.VerifyReply != nil {
+		o.VerifyReply = func(p mpa.Params) error { return c.VerifyReply(stateOf(p, c)) }
+	}
+	return o
 }
 
 // mayOmitCRC asks the device's policy about a connection. In doubt it is no.

@@ -16,11 +16,12 @@ import (
 //
 // If the peer closes TCP after a Request of revision 2 and before one octet of a
 // Reply, as responders without RFC 6581 do, Dial tries once more with revision 1
-// on a new TCP connection; never after a timeout or a rejection, and not with
+// on a new TCP connection; never after a timeout or a rejection, by either end, and not with
 // RequirePeerToPeer.
 //
-// Errors: *[RejectError] if the peer's ULP refuses, a *[ProtocolError] if startup
-// fails, or the network's. Dial blocks until the connection stands or ctx ends.
+// Errors: *[RejectError] if the peer's ULP refuses, *[DeclinedError] if
+// Config.VerifyReply does, a *[ProtocolError] if startup fails, or the network's.
+// No error leaves TCP open: to use it further, connect TCP and call [Client]. Dial blocks until the connection stands or ctx ends.
 func Dial(ctx context.Context, network, address string, cfg *Config) (*Conn, error) {
 	return (&Dialer{Config: cfg}).Dial(ctx, network, address)
 }
@@ -73,15 +74,15 @@ func (d *Dialer) Dial(ctx context.Context, network, address string) (*Conn, erro
 // answers a Request of RFC 6581.
 func (c *Config) mayFallBack(err error) bool {
 	code, _ := protocol.CodeOf(err)
-	return code == protocol.MPAConnectionLost && c.Revision == 2 && !c.RequirePeerToPeer
+	return code == protocol.MPAConnectionLost && !leavesOpen(err) && c.Revision == 2 && !c.RequirePeerToPeer
 }
 
 // Client starts iWARP as the initiator on nc, which the caller has connected: TCP
 // after other traffic, TLS, a unix socket, a pipe. Nothing of other traffic may
 // be left unread. It blocks until the connection stands or ctx ends.
 //
-// On success the connection owns nc. On a *[RejectError] nc is open and the
-// caller's again, with no octet lost; on any other error it is closed.
+// On success the connection owns nc. On a *[RejectError] or a *[DeclinedError] nc is
+// open and the caller's again, with no octet lost; on any other error it is closed.
 func Client(ctx context.Context, nc net.Conn, cfg *Config) (*Conn, error) {
 	c, err := cfg.withDefaults()
 	if err != nil {
@@ -103,7 +104,7 @@ func client(ctx context.Context, nc net.Conn, cfg *Config) (*Conn, error) {
 	m, err := mpa.Initiate(ctx, nc, o)
 	if m == nil {
 		q.give()
-		if rejected := (*RejectError)(nil); !errors.As(err, &rejected) {
+		if !leavesOpen(err) {
 			_ = nc.Close()
 		}
 		return nil, err
@@ -137,6 +138,16 @@ func client(ctx context.Context, nc net.Conn, cfg *Config) (*Conn, error) {
 	}
 	c.start()
 	return c, nil
+}
+
+// leavesOpen reports whether an error of startup leaves TCP to the caller
+// (RFC 5044 section 7.1.2 rule 3).
+func leavesOpen(err error) bool {
+	switch err.(type) {
+	case *RejectError, *DeclinedError:
+		return true
+	}
+	return false
 }
 
 // pickRTR chooses the RTR to send among those agreed upon. A Write costs the

@@ -17,6 +17,10 @@ type ProtocolError = protocol.Error
 // connection; it carries the peer's Private Data.
 type RejectError = mpa.RejectError
 
+// DeclinedError is what a dialing end gets when its own Config.VerifyReply turned the
+// peer's Reply down.
+type DeclinedError = mpa.DeclinedError
+
 // Errors of this package. Those of a work request concern it alone; the
 // connection goes on.
 var (

@@ -204,12 +204,7 @@ func (l *Listener) Accept(ctx context.Context) (*Conn, error) {
 		if err == nil {
 			return c, nil
 		}
-		if errors.Is(err, ErrLimit) {
-			if nc, rerr := r.Reject(ctx, nil); rerr == nil {
-				_ = nc.Close()
-			}
-		}
-		_ = r.Close()
+		r.refuse(ctx, err)
 		if ctx.Err() != nil || errors.Is(err, ErrLimit) {
 			return nil, err
 		}
@@ -237,7 +232,8 @@ type ConnRequest struct {
 }
 
 // Server starts iWARP as the responder on nc, which the caller has accepted: it
-// waits for the Request and accepts it. It blocks until then or until ctx ends.
+// waits for the Request and accepts it, or rejects it if a limit of the device or
+// RequirePeerToPeer demands that. It blocks until then or until ctx ends.
 // nc is the connection's on success and closed on error.
 func Server(ctx context.Context, nc net.Conn, cfg *Config) (*Conn, error) {
 	r, err := ServerRequest(ctx, nc, cfg)
@@ -246,7 +242,7 @@ func Server(ctx context.Context, nc net.Conn, cfg *Config) (*Conn, error) {
 	}
 	conn, err := r.Accept(ctx, nil)
 	if err != nil {
-		_ = r.Close()
+		r.refuse(ctx, err)
 	}
 	return conn, err
 }
@@ -280,7 +276,7 @@ func readRequest(ctx context.Context, nc net.Conn, buffered []byte, cfg *Config)
 	return &ConnRequest{in: in, cfg: cfg}, nil
 }
 
-// PrivateData is what the peer's ULP sent; it is the caller's.
+// PrivateData returns a copy of what the peer's ULP sent.
 func (r *ConnRequest) PrivateData() []byte { return r.in.PrivateData() }
 
 // RemoteAddr gives the peer's address.
@@ -289,14 +285,15 @@ func (r *ConnRequest) RemoteAddr() net.Addr { return r.in.NetConn().RemoteAddr()
 // LocalAddr gives this end's address.
 func (r *ConnRequest) LocalAddr() net.Addr { return r.in.NetConn().LocalAddr() }
 
-// Request gives the startup frame as received.
+// Request returns a copy of the startup frame as received.
 func (r *ConnRequest) Request() *mpa.Startup { return r.in.Request() }
 
 // Accept answers with a Reply and gives the connection. cfg may be nil for the
 // listener's. Nothing is sent to the peer before its first message has come
 // (RFC 5044 section 7.1.2), but work can be posted. A request is answered once:
-// of several calls all but one fail. An error of
-// cfg, or a limit of the device, leaves it unanswered.
+// of several calls all but one fail. An error of cfg, or a limit of the device, leaves
+// it unanswered. A Request that does not fit RequirePeerToPeer is rejected, and TCP
+// closed: the peer gets a *[RejectError].
 func (r *ConnRequest) Accept(ctx context.Context, cfg *Config) (*Conn, error) {
 	c := r.cfg
 	if cfg != nil {
@@ -325,6 +322,7 @@ func (r *ConnRequest) Accept(ctx context.Context, cfg *Config) (*Conn, error) {
 	}
 	if err := c.acceptable(p); err != nil {
 		q.give()
+		_ = r.in.Reject(ctx, o, nil) // RFC 5044 section 7.1.2 rule 2
 		_ = r.in.Close()
 		return nil, err
 	}
@@ -361,6 +359,15 @@ func (r *ConnRequest) Reject(ctx context.Context, privateData []byte) (net.Conn,
 		return nil, err
 	}
 	return r.in.NetConn(), nil
+}
+
+// refuse ends a request that Accept could not accept: with a rejection if this end
+// lacks the resources, so that the peer knows and does not try in another way.
+func (r *ConnRequest) refuse(ctx context.Context, err error) {
+	if errors.Is(err, ErrLimit) {
+		_, _ = r.Reject(ctx, nil)
+	}
+	_ = r.Close()
 }
 
 // Close drops the connection without an answer.

@@ -2,6 +2,7 @@ package iwarp
 
 import (
 	"log/slog"
+	"slices"
 
 	"github.com/go-iwarp/iwarp/mpa"
 	"github.com/go-iwarp/iwarp/rdmap"
@@ -69,9 +70,13 @@ func (s ConnectionState) LogValue() slog.Value {
 	)
 }
 
-// ConnectionState gives what startup agreed on. PrivateData is shared: do not
-// change it.
-func (c *Conn) ConnectionState() ConnectionState { return c.state }
+// ConnectionState returns what startup agreed on. The octets of PrivateData are the
+// caller's.
+func (c *Conn) ConnectionState() ConnectionState {
+	st := c.state
+	st.PrivateData = slices.Clone(st.PrivateData)
+	return st
+}
 
 // Support is what is known of whether the peer knows an operation.
 type Support = rdmap.Support

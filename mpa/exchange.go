@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"net"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -20,6 +21,7 @@ import (
 //
 //   - *[RejectError]: the Responder refuses. nc is open and the caller's again; not
 //     one octet behind the Reply has been read.
+//   - *[DeclinedError]: o.VerifyReply turns the Reply down. Likewise.
 //   - *[protocol.Error] with [protocol.MPAInsufficientIRD] or [protocol.MPANoMatchingRTR]: the Conn is
 //     returned too, so that the ULP can send a Terminate and close it.
 //   - *[protocol.Error] with [protocol.MPAConnectionLost]: the connection ended before one octet of a
@@ -49,11 +51,41 @@ func Initiate(ctx context.Context, nc net.Conn, o *Options) (*Conn, error) {
 	if code == protocol.MPAStartup {
 		return nil, g.refuse(err)
 	}
+	if err == nil {
+		if err = o.verify(p); err == nil && ctx.Err() != nil {
+			return nil, g.fail("judging the Reply", true, ctx.Err())
+		}
+	}
 	g.release()
-	if err != nil && code == 0 { // a refusal
+	if err != nil && code == 0 { // a refusal, by either end
 		return nil, err
 	}
 	return NewConn(nc, p, o), err
+}
+
+// DeclinedError says that this end's ULP turned down the Responder's Reply. TCP stays
+// open and is the caller's again, and no octet behind the Reply has been read
+// (https://www.rfc-editor.org/rfc/rfc5044#section-7.1.2 rule 3).
+type DeclinedError struct{ Err error } // of VerifyReply
+
+// Error tells who declined, and why.
+func (e *DeclinedError) Error() string {
+	return "iwarp: this end turns the Reply down: " + e.Err.Error()
+}
+
+// Unwrap returns the reason.
+func (e *DeclinedError) Unwrap() error { return e.Err }
+
+// verify asks the ULP about a good Reply.
+func (o *Options) verify(p Params) error {
+	if o == nil || o.VerifyReply == nil {
+		return nil
+	}
+	p.PrivateData = slices.Clone(p.PrivateData)
+	if err := o.VerifyReply(p); err != nil {
+		return &DeclinedError{err}
+	}
+	return nil
 }
 
 // Incoming is a Request that has arrived and waits for Accept or Reject.
@@ -98,14 +130,18 @@ func ReadRequest(ctx context.Context, nc net.Conn, o *RequestOptions) (*Incoming
 // NetConn gives the conn that the Request came from.
 func (in *Incoming) NetConn() net.Conn { return in.nc }
 
-// Request gives the Request as received.
-func (in *Incoming) Request() *Startup { return &in.req }
+// Request returns a copy of the Request as received.
+func (in *Incoming) Request() *Startup {
+	s := in.req
+	s.PrivateData = slices.Clone(s.PrivateData)
+	return &s
+}
 
 // Enhanced gives the block of RFC 6581; false if the Request has none.
 func (in *Incoming) Enhanced() (protocol.Enhanced, bool) { return in.req.Block() }
 
-// PrivateData gives what the peer's ULP sent.
-func (in *Incoming) PrivateData() []byte { return in.req.ULPData() }
+// PrivateData returns a copy of what the peer's ULP sent.
+func (in *Incoming) PrivateData() []byte { return slices.Clone(in.req.ULPData()) }
 
 // Accept sends the Reply and enters Full Operation. It blocks while the Reply is
 // written, at most as long as ctx lives. An error of [Answer] about o leaves the

@@ -46,6 +46,10 @@ type Options struct {
 	// FPDUMax, if not 0, is used in place of the EMSS of TCP as the bound of an
 	// FPDU, in octets: see [Conn.SetFPDUMax].
 	FPDUMax int
+	// VerifyReply, if not nil, is asked by [Initiate] about an accepting Reply, before
+	// Full Operation: p is what holds if it returns nil. After an error Initiate
+	// returns it in a *[DeclinedError], with TCP open. It owns p.PrivateData.
+	VerifyReply func(p Params) error
 	// RDMAC is the policy for a peer of revision 0.
 	RDMAC RDMAC
 	// Align says how hard to work for FPDUs that start at TCP segments.

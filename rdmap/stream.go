@@ -143,9 +143,14 @@ func NewStream(cfg Config) *Stream {
 	s := &Stream{cfg: cfg, sendOpen: cfg.Initiator}
 	ird, ord := cfg.IRD, cfg.ORD
 	if cfg.RTR.Has(protocol.RTRRead) {
-		// An RTR Read takes a slot on both sides even where the ULPs agreed on
-		// none (RFC 6581 section 9.1).
-		ird, ord = max(ird, 1), max(ord, 1)
+		// The RTR Read goes from the initiator to the responder and takes a slot there
+		// and here even where the ULPs agreed on none (RFC 6581 section 9.1). Nothing
+		// rises in the other direction.
+		if cfg.Initiator {
+			ord = max(ord, 1)
+		} else {
+			ird = max(ird, 1)
+		}
 	}
 	s.queue.limit = cfg.SendDepth + 1 // and the RTR indication
 	s.outstanding.init(cfg.Table, ord)

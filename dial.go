@@ -74,7 +74,7 @@ func (d *Dialer) Dial(ctx context.Context, network, address string) (*Conn, erro
 // answers a Request of RFC 6581.
 func (c *Config) mayFallBack(err error) bool {
 	code, _ := protocol.CodeOf(err)
-	return code == protocol.MPAConnectionLost && !leavesOpen(err) && c.Revision == 2 && !c.RequirePeerToPeer
+	return !leavesOpen(err) && code == protocol.MPAConnectionLost && c.Revision == 2 && !c.RequirePeerToPeer
 }
 
 // Client starts iWARP as the initiator on nc, which the caller has connected: TCP

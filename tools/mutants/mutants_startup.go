@@ -55,6 +55,10 @@ var startupMutants = []mutant{
 	// the program's side
 	{name: "no-rtr", ids: "MPA2-9.2-08, MPA2-5-02", file: "dial.go", old: "c.stream.PostRTR(pickRTR(p.RTR))", new: "error(nil)"},
 	{name: "no-second-try", ids: "MPA2-10-05", file: "dial.go", old: "code == protocol.MPAConnectionLost && c.Revision == 2", new: "code == protocol.MPAConnectionLost && c.Revision == 3"},
+	{name: "declined-reply-goes-on", ids: "MPA-7.1.2-12, MPA-7.1.2-16", file: "mpa/exchange.go", old: "return &DeclinedError{err}", new: "return nil"},
+	{name: "declined-reply-closes-tcp", ids: "MPA-7.1.2-12", file: "dial.go", old: "case *RejectError, *DeclinedError:", new: "case *RejectError:"},
+	{name: "peer-to-peer-required-closes", ids: "MPA-7.1.2-17", file: "listen.go", old: "_ = r.in.Reject(ctx, o, nil)", new: "_ = r.in.Close()"},
+	{name: "rtr-read-raises-ird-of-initiator", ids: "RDMAP-6.1-05", file: "rdmap/stream.go", old: "\t\tif cfg.Initiator {\n\t\t\tord = max(ord, 1)", new: "\t\tif cfg.Initiator {\n\t\t\tord, ird = max(ord, 1), max(ird, 1)"},
 	{name: "no-terminate-for-a-bad-reply", ids: "MPA2-9.1-07, MPA2-9.2-09, MPA2-9.3-01", file: "dial.go", old: "c.stream.Fail(perr, true)", new: "c.stream.Fail(perr, false)"},
 	{name: "crc-off-without-a-policy", ids: "MPA-4.4-02, MPA-4.4-05", file: "config.go", old: "if c.RequireCRC || !p.names(addrOf(remote)) {\n\t\treturn false", new: "if c.RequireCRC || !p.names(addrOf(remote)) {\n\t\treturn p == nil"},
 }

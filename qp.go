@@ -328,7 +328,7 @@ func (q *QP) Delivered(d *rdmap.Delivery) {
 		Op: OpRecv, Length: d.Length, Immediate: d.Immediate, Invalidated: d.Invalidated,
 		Solicited: d.Opcode.Solicited(),
 	}
-	if d.Opcode == rdmap.OpImmediate || d.Opcode == rdmap.OpImmediateSolicited {
+	if d.Opcode == rdmap.OpcodeImmediate || d.Opcode == rdmap.OpcodeImmediateSolicited {
 		c.Op = OpRecvImmediate
 	}
 	switch {

@@ -9,7 +9,7 @@ import (
 	"github.com/go-iwarp/iwarp/rdmap"
 )
 
-const opBarrier = Op(rdmap.WRLocal)
+const opBarrier = Op(rdmap.OpLocal)
 
 // waiter is how a simple call hears of its completion.
 type waiter struct {

@@ -18,15 +18,15 @@ type Op uint8
 // The operations. The first group are send work requests; OpRecv and
 // OpRecvImmediate occur in completions only.
 const (
-	OpSend           = Op(rdmap.WRSend)           // Send
-	OpSendInvalidate = Op(rdmap.WRSendInvalidate) // Send with Invalidate
-	OpWrite          = Op(rdmap.WRWrite)          // RDMA Write
-	OpRead           = Op(rdmap.WRRead)           // RDMA Read
-	OpImmediate      = Op(rdmap.WRImmediate)      // Immediate Data (RFC 7306)
-	OpFetchAdd       = Op(rdmap.WRFetchAdd)       // atomic FetchAdd (RFC 7306)
-	OpCompareSwap    = Op(rdmap.WRCompareSwap)    // atomic CmpSwap (RFC 7306)
-	OpInvalidate     = Op(rdmap.WRInvalidate)     // local: ends an STag of this end
-	OpBind           = Op(rdmap.WRLocal)          // local: gives a memory window a new binding
+	OpSend           = Op(rdmap.OpSend)           // Send
+	OpSendInvalidate = Op(rdmap.OpSendInvalidate) // Send with Invalidate
+	OpWrite          = Op(rdmap.OpWrite)          // RDMA Write
+	OpRead           = Op(rdmap.OpRead)           // RDMA Read
+	OpImmediate      = Op(rdmap.OpImmediate)      // Immediate Data (RFC 7306)
+	OpFetchAdd       = Op(rdmap.OpFetchAdd)       // atomic FetchAdd (RFC 7306)
+	OpCompareSwap    = Op(rdmap.OpCompareSwap)    // atomic CmpSwap (RFC 7306)
+	OpInvalidate     = Op(rdmap.OpInvalidate)     // local: ends an STag of this end
+	OpBind           = Op(rdmap.OpLocal)          // local: gives a memory window a new binding
 
 	OpRecv          Op = 0x40 // a Send arrived
 	OpRecvImmediate Op = 0x41 // Immediate Data arrived

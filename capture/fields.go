@@ -185,10 +185,10 @@ type layout []struct {
 var (
 	readRequestLayout = layout{{"SinkSTag", 4, hexNumber}, {"SinkTO", 8, hexNumber}, {"Read size", 4, number}, {"SrcSTag", 4, hexNumber}, {"SrcTO", 8, hexNumber}}
 	layouts           = map[rdmap.Opcode]layout{
-		rdmap.OpReadRequest:        readRequestLayout,
-		rdmap.OpImmediate:          {{"Immediate Data", 8, hexNumber}},
-		rdmap.OpImmediateSolicited: {{"Immediate Data", 8, hexNumber}},
-		rdmap.OpAtomicRequest: {
+		rdmap.OpcodeReadRequest:        readRequestLayout,
+		rdmap.OpcodeImmediate:          {{"Immediate Data", 8, hexNumber}},
+		rdmap.OpcodeImmediateSolicited: {{"Immediate Data", 8, hexNumber}},
+		rdmap.OpcodeAtomicRequest: {
 			{"AOpCode", 4, func(b []byte) (string, string) { return fmt.Sprint(b[3] & 0xf), rdmap.AtomicOp(b[3] & 0xf).String() }},
 			{"Request Identifier", 4, number},
 			{"STag", 4, hexNumber},
@@ -198,13 +198,13 @@ var (
 			{"Compare Data", 8, hexNumber},
 			{"Compare Mask", 8, hexNumber},
 		},
-		rdmap.OpAtomicResponse: {{"Original Request Identifier", 4, number}, {"Original Remote Data Value", 8, hexNumber}},
+		rdmap.OpcodeAtomicResponse: {{"Original Request Identifier", 4, number}, {"Original Remote Data Value", 8, hexNumber}},
 	}
 )
 
 func (f *fielder) rdmap(op rdmap.Opcode, h *ddp.Header, b []byte, size int) {
 	if h.Tagged == op.Tagged() && (h.Tagged || h.MO == 0) {
-		if op == rdmap.OpTerminate {
+		if op == rdmap.OpcodeTerminate {
 			size = f.terminate(b, size)
 		}
 		for _, x := range layouts[op] {

@@ -53,7 +53,7 @@ func (r *Reader) hintMessage(c *tcpConn, i int, m *Message, s *slot) {
 	if !op.Payload() || m.Partial {
 		return
 	}
-	if op == rdmap.OpWrite || op == rdmap.OpReadResponse {
+	if op == rdmap.OpcodeWrite || op == rdmap.OpcodeReadResponse {
 		if bytes.HasPrefix(b, []byte("rdma-ping-")) {
 			r.hint(c, i, at, HintRping, op.String()+` with the data "rdma-ping-"`)
 		}

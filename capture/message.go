@@ -111,7 +111,7 @@ func (r *Reader) ddpSegment(c *tcpConn, i int, f *frameRef) {
 	r.keepPayload(d, s, &h, f.ulpdu[n:])
 	s.cut = s.cut || f.cut
 	op := rdmap.Control(h.Control).Opcode()
-	if op == rdmap.OpReadResponse && h.Tagged {
+	if op == rdmap.OpcodeReadResponse && h.Tagged {
 		r.matchRead(c, i, f, s, &h, size)
 	}
 	recent := &d.recent[d.segments%recentSegments]
@@ -132,7 +132,7 @@ func (r *Reader) ddpSegment(c *tcpConn, i int, f *frameRef) {
 // keepPayload keeps the first octets of a message.
 func (r *Reader) keepPayload(d *ddpHalf, s *slot, h *ddp.Header, b []byte) {
 	limit := r.opt.Payload
-	if op := rdmap.Control(h.Control).Opcode(); !op.Payload() || d.sends == 0 || op == rdmap.OpReadResponse || op == rdmap.OpWrite {
+	if op := rdmap.Control(h.Control).Opcode(); !op.Payload() || d.sends == 0 || op == rdmap.OpcodeReadResponse || op == rdmap.OpcodeWrite {
 		limit = max(limit, hintOctets)
 	}
 	if n := min(limit-len(s.payload), len(b)); n > 0 && !s.cut {
@@ -254,21 +254,21 @@ func (r *Reader) message(c *tcpConn, i int, f *frameRef, s *slot, h *ddp.Header)
 	}
 	m.RTR = hf.m.fpdus == 1 && c.an.roles && i == c.an.a && c.an.neg != nil && c.an.neg.PeerToPeer && !m.Partial && r.isRTR(c, op, s)
 	switch op {
-	case rdmap.OpReadRequest:
+	case rdmap.OpcodeReadRequest:
 		r.readRequest(c, i, f, m, s)
-	case rdmap.OpReadResponse:
+	case rdmap.OpcodeReadResponse:
 		r.readResponse(c, i, f, m, s)
-	case rdmap.OpAtomicRequest:
+	case rdmap.OpcodeAtomicRequest:
 		r.atomicRequest(c, i, f, m, s)
-	case rdmap.OpAtomicResponse:
+	case rdmap.OpcodeAtomicResponse:
 		r.atomicResponse(c, i, f, m, s)
-	case rdmap.OpImmediate, rdmap.OpImmediateSolicited:
+	case rdmap.OpcodeImmediate, rdmap.OpcodeImmediateSolicited:
 		r.exactly(c, i, f, m, rdmap.ImmediateDataLen, "EXT-6.3-06")
 		if v, _, err := rdmap.ParseImmediateData(s.payload); err == nil {
 			u := v.Uint64()
 			m.Immediate = &u
 		}
-	case rdmap.OpTerminate:
+	case rdmap.OpcodeTerminate:
 		r.terminate(c, i, f, m, s)
 	}
 	r.emit(m)
@@ -282,11 +282,11 @@ func (r *Reader) message(c *tcpConn, i int, f *frameRef, s *slot, h *ddp.Header)
 // (https://www.rfc-editor.org/rfc/rfc6581#section-9.2).
 func (r *Reader) isRTR(c *tcpConn, op rdmap.Opcode, s *slot) bool {
 	switch op {
-	case rdmap.OpSend:
+	case rdmap.OpcodeSend:
 		return s.length == 0 && c.an.rtr.Has(protocol.RTRSend)
-	case rdmap.OpWrite:
+	case rdmap.OpcodeWrite:
 		return s.length == 0 && c.an.rtr.Has(protocol.RTRWrite)
-	case rdmap.OpReadRequest:
+	case rdmap.OpcodeReadRequest:
 		q, _, err := rdmap.ParseReadRequest(s.payload)
 		return err == nil && q.Size == 0 && c.an.rtr.Has(protocol.RTRRead)
 	}

@@ -118,14 +118,14 @@ func (r *Reader) checkHeader(c *tcpConn, i int, f *frameRef, h *ddp.Header) {
 		return
 	case !h.Tagged && h.QN != op.QN():
 		rule := "RDMAP-4.1-08"
-		if op >= rdmap.OpImmediate {
+		if op >= rdmap.OpcodeImmediate {
 			rule = "EXT-4.1-03"
 		}
 		r.blame(c, i, f, rule, qn, fmt.Sprintf("QN %d for %v", op.QN(), op), fmt.Sprintf("QN %d", h.QN))
 	}
 	if !h.Tagged && !op.Invalidates() && h.ULP32 != 0 {
 		rule := "RDMAP-4.1-03"
-		if op >= rdmap.OpImmediate {
+		if op >= rdmap.OpcodeImmediate {
 			rule = "EXT-4.1-02"
 		}
 		r.blame(c, i, f, rule, stag, fmt.Sprintf("Invalidate STag 0 in %v", op), fmt.Sprintf("%#08x", h.ULP32))
@@ -159,9 +159,9 @@ func (r *Reader) checkOrder(c *tcpConn, i int, f *frameRef, h *ddp.Header, size 
 		return
 	}
 	op := rdmap.Control(h.Control).Opcode()
-	kind := map[rdmap.Opcode]protocol.RTR{rdmap.OpSend: protocol.RTRSend, rdmap.OpWrite: protocol.RTRWrite, rdmap.OpReadRequest: protocol.RTRRead}[op]
+	kind := map[rdmap.Opcode]protocol.RTR{rdmap.OpcodeSend: protocol.RTRSend, rdmap.OpcodeWrite: protocol.RTRWrite, rdmap.OpcodeReadRequest: protocol.RTRRead}[op]
 	switch {
-	case kind == 0 && op != rdmap.OpTerminate, kind != 0 && kind != protocol.RTRRead && size != 0:
+	case kind == 0 && op != rdmap.OpcodeTerminate, kind != 0 && kind != protocol.RTRRead && size != 0:
 		r.blame(c, i, f, "MPA2-5-02", lengthLen+1, "an RTR indication as the first FPDU: "+an.rtr.String(), fmt.Sprintf("%v of %d octets", op, size))
 	case kind != 0 && !an.rtr.Has(kind):
 		r.blame(c, i, f, "MPA2-9.2-08", lengthLen+1, "an RTR indication of a kind that both support: "+an.rtr.String(), op.String())

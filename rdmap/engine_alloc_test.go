@@ -92,15 +92,15 @@ func TestSteadyStateAllocates(t *testing.T) {
 	ends[0].llp.to, ends[1].llp.to = ends[1].s, ends[0].s
 	local := make([]byte, 4000)
 	for _, r := range []rdmap.Request{
-		{Op: rdmap.WRSend, SG: [][]byte{local[:10], local[10:]}},
-		{Op: rdmap.WRSend, SG: [][]byte{local[:100]}, Inline: true, Solicited: true},
-		{Op: rdmap.WRWrite, STag: region.STag(), TO: 8, SG: [][]byte{local}},
-		{Op: rdmap.WRRead, STag: region.STag(), SG: [][]byte{local}},
-		{Op: rdmap.WRRead},
-		{Op: rdmap.WRImmediate, Immediate: 1},
-		{Op: rdmap.WRFetchAdd, STag: region.STag(), TO: 8, Operand: 1},
-		{Op: rdmap.WRCompareSwap, STag: region.STag(), TO: 8},
-		{Op: rdmap.WRLocal},
+		{Op: rdmap.OpSend, SG: [][]byte{local[:10], local[10:]}},
+		{Op: rdmap.OpSend, SG: [][]byte{local[:100]}, Inline: true, Solicited: true},
+		{Op: rdmap.OpWrite, STag: region.STag(), TO: 8, SG: [][]byte{local}},
+		{Op: rdmap.OpRead, STag: region.STag(), SG: [][]byte{local}},
+		{Op: rdmap.OpRead},
+		{Op: rdmap.OpImmediate, Immediate: 1},
+		{Op: rdmap.OpFetchAdd, STag: region.STag(), TO: 8, Operand: 1},
+		{Op: rdmap.OpCompareSwap, STag: region.STag(), TO: 8},
+		{Op: rdmap.OpLocal},
 	} {
 		once := func() {
 			if err := ends[0].s.Post(&r); err != nil {

@@ -12,7 +12,7 @@ import (
 // engines and an LLP that only copies. An operation is one message.
 func BenchmarkStream(b *testing.B) {
 	const depth = 64
-	for _, op := range []rdmap.Op{rdmap.WRWrite, rdmap.WRSend, rdmap.WRRead} {
+	for _, op := range []rdmap.Op{rdmap.OpWrite, rdmap.OpSend, rdmap.OpRead} {
 		for _, size := range []int{64, 4096} {
 			b.Run(fmt.Sprintf("%v/%d", op, size), func(b *testing.B) {
 				table := ddp.NewTable(0)

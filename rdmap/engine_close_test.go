@@ -272,7 +272,7 @@ func TestStopSend(t *testing.T) {
 	e.s.StopReceive()
 	e.wantDone("the send owner may still read", "")
 	e.s.StopSend()
-	if len(e.done) != 2 || !errors.Is(e.done[0].Err, net.ErrClosed) || e.done[0].Op != rdmap.WRRead || e.done[0].Length != 3 {
+	if len(e.done) != 2 || !errors.Is(e.done[0].Err, net.ErrClosed) || e.done[0].Op != rdmap.OpRead || e.done[0].Length != 3 {
 		t.Errorf("a flushed request keeps what it was: %+v", e.done)
 	}
 	e.wantDone("flushed", "1! 2!")

@@ -84,30 +84,30 @@ func (m *modelEnd) completed(t *rapid.T, c *rdmap.Completion) {
 func pattern(id uint64, n int) []byte { return bytes.Repeat([]byte{byte(1 + id%100)}, n) }
 
 func (m *modelEnd) postRandom(t *rapid.T) {
-	r := rdmap.Request{ID: m.posted, Op: rdmap.Op(rapid.IntRange(int(rdmap.WRSend), int(rdmap.WRLocal)).Draw(t, "op"))}
+	r := rdmap.Request{ID: m.posted, Op: rdmap.Op(rapid.IntRange(int(rdmap.OpSend), int(rdmap.OpLocal)).Draw(t, "op"))}
 	n := rapid.IntRange(0, 60).Draw(t, "octets")
 	r.Fence = rapid.IntRange(0, 5).Draw(t, "fence") == 0
 	var message, want string
 	switch r.Op {
-	case rdmap.WRSend:
+	case rdmap.OpSend:
 		r.SG = [][]byte{pattern(r.ID, n/2), pattern(r.ID, n-n/2)}
 		r.Inline = rapid.Bool().Draw(t, "inline")
 		message = "Send " + string(pattern(r.ID, n))
-	case rdmap.WRWrite:
+	case rdmap.OpWrite:
 		r.SG = [][]byte{pattern(r.ID, n)}
 		r.STag = asSTag(m.peer.stag[0])
-	case rdmap.WRRead:
+	case rdmap.OpRead:
 		n = min(n, 8)
 		r.SG = [][]byte{guarded(t, n)}
 		r.STag, r.TO = asSTag(m.peer.stag[1]), 16
 		want = string(bytes.Repeat([]byte{3}, n))
-	case rdmap.WRImmediate:
+	case rdmap.OpImmediate:
 		r.Immediate = r.ID
 		message = "Immediate " + string(rune(r.ID))
-	case rdmap.WRFetchAdd, rdmap.WRCompareSwap:
+	case rdmap.OpFetchAdd, rdmap.OpCompareSwap:
 		r.STag = asSTag(m.peer.stag[1])
-	case rdmap.WRSendInvalidate, rdmap.WRInvalidate:
-		r.Op = rdmap.WRLocal
+	case rdmap.OpSendInvalidate, rdmap.OpInvalidate:
+		r.Op = rdmap.OpLocal
 	}
 	if rapid.IntRange(0, 40).Draw(t, "bad") == 0 {
 		r.STag++ // the peer refuses it
@@ -117,7 +117,7 @@ func (m *modelEnd) postRandom(t *rapid.T) {
 	if r.Inline {
 		delete(m.memory, r.ID)
 	}
-	if r.Op != rdmap.WRRead {
+	if r.Op != rdmap.OpRead {
 		delete(m.reads, r.ID)
 	}
 	if m.s.Post(&r) != nil { // full, or closed
@@ -244,7 +244,7 @@ func (m *modelEnd) checkDelivered(t *rapid.T) {
 	}
 	for i, d := range m.delivered {
 		got := "Send " + d.data
-		if d.Opcode == rdmap.OpImmediate {
+		if d.Opcode == rdmap.OpcodeImmediate {
 			got = "Immediate " + string(rune(d.Immediate))
 		}
 		if got != m.peer.sent[i] {
@@ -304,7 +304,7 @@ func TestModelQuiet(t *testing.T) {
 		}
 		for range rapid.IntRange(1, 15).Draw(t, "posts") {
 			m := ends[rapid.IntRange(0, 1).Draw(t, "end")]
-			r := rdmap.Request{ID: m.posted, Op: rapid.SampledFrom([]rdmap.Op{rdmap.WRSend, rdmap.WRWrite, rdmap.WRRead, rdmap.WRFetchAdd, rdmap.WRImmediate}).Draw(t, "op")}
+			r := rdmap.Request{ID: m.posted, Op: rapid.SampledFrom([]rdmap.Op{rdmap.OpSend, rdmap.OpWrite, rdmap.OpRead, rdmap.OpFetchAdd, rdmap.OpImmediate}).Draw(t, "op")}
 			r.STag, r.TO = asSTag(m.peer.stag[1]), 8
 			if m.s.Post(&r) == nil {
 				m.kinds[m.posted] = r.Op

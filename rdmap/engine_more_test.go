@@ -60,7 +60,7 @@ func TestHeaderLengths(t *testing.T) {
 		}
 		e.postRecv(8)
 		got := e.receive(whole)
-		if ok := op.Payload() && op != rdmap.OpReadResponse; ok != (got == nil) {
+		if ok := op.Payload() && op != rdmap.OpcodeReadResponse; ok != (got == nil) {
 			t.Errorf("%v with nothing behind its header: %v", op, got)
 		}
 	}
@@ -106,7 +106,7 @@ func TestVersionZero(t *testing.T) {
 	b.postRecv(8)
 	mem := guarded(t, 8)
 	stag := b.register(mem, allRights).STag()
-	a.post(rdmap.Request{ID: 1, Op: rdmap.WRWrite, STag: stag, SG: [][]byte{[]byte("data")}})
+	a.post(rdmap.Request{ID: 1, Op: rdmap.OpWrite, STag: stag, SG: [][]byte{[]byte("data")}})
 	a.post(send(2, "x"))
 	for _, want := range [][]byte{iwarptest.Write(uint32(stag), 0, []byte("data")), iwarptest.Send(1, []byte("x"))} {
 		want[0] &^= 3
@@ -149,26 +149,26 @@ func TestPeerSupports(t *testing.T) {
 		}
 	}
 	e := newEnd(t)
-	want(e, rdmap.WRSend, rdmap.Supported)
-	want(e, rdmap.WRImmediate, rdmap.SupportUnknown)
-	want(e, rdmap.WRFetchAdd, rdmap.SupportUnknown)
+	want(e, rdmap.OpSend, rdmap.Supported)
+	want(e, rdmap.OpImmediate, rdmap.SupportUnknown)
+	want(e, rdmap.OpFetchAdd, rdmap.SupportUnknown)
 	e.postRecv(0)
 	e.deliver(iwarptest.Immediate(1, [8]byte{}))
-	want(e, rdmap.WRImmediate, rdmap.Supported)
-	want(e, rdmap.WRFetchAdd, rdmap.SupportUnknown)
-	e.post(rdmap.Request{Op: rdmap.WRFetchAdd})
+	want(e, rdmap.OpImmediate, rdmap.Supported)
+	want(e, rdmap.OpFetchAdd, rdmap.SupportUnknown)
+	e.post(rdmap.Request{Op: rdmap.OpFetchAdd})
 	atomic := e.next("FetchAdd")
 	if err := e.receive(iwarptest.Terminate(0x0206, atomic)); err == nil {
 		t.Fatal("no error")
 	}
-	want(e, rdmap.WRCompareSwap, rdmap.NotSupported)
-	want(e, rdmap.WRImmediate, rdmap.Supported)
+	want(e, rdmap.OpCompareSwap, rdmap.NotSupported)
+	want(e, rdmap.OpImmediate, rdmap.Supported)
 
 	e = newEnd(t)
-	e.post(rdmap.Request{Op: rdmap.WRFetchAdd})
+	e.post(rdmap.Request{Op: rdmap.OpFetchAdd})
 	e.transmit()
 	e.deliver(iwarptest.AtomicResponse(1, 1, 0))
-	want(e, rdmap.WRCompareSwap, rdmap.Supported)
+	want(e, rdmap.OpCompareSwap, rdmap.Supported)
 	for s, name := range map[rdmap.Support]string{rdmap.SupportUnknown: "unknown", rdmap.Supported: "supported", rdmap.NotSupported: "not supported"} {
 		if s.String() != name {
 			t.Errorf("%v, want %v", s, name)
@@ -183,12 +183,12 @@ func TestSendQueueGrowsUnderWay(t *testing.T) {
 	e.llp.mulpdu, e.llp.limit, e.llp.block = 100, 3, true
 	want := func(i uint64) []byte { return bytes.Repeat([]byte{byte(i + 1)}, 150) }
 	for i := range uint64(100) {
-		r := rdmap.Request{ID: i, Op: rdmap.WRSend, SG: cut(want(i), 75)}
+		r := rdmap.Request{ID: i, Op: rdmap.OpSend, SG: cut(want(i), 75)}
 		switch i % 3 {
 		case 1:
 			r.Inline = true
 		case 2:
-			r = rdmap.Request{ID: i, Op: rdmap.WRFetchAdd, STag: ddp.STag(i), Operand: i}
+			r = rdmap.Request{ID: i, Op: rdmap.OpFetchAdd, STag: ddp.STag(i), Operand: i}
 		}
 		e.post(r)
 		clearInline(&r)

@@ -16,14 +16,14 @@ func TestMSNOfEachQueue(t *testing.T) {
 	r := b.register(guarded(t, 64), allRights)
 	b.postRecv(100, 0, 100)
 	for i, req := range []rdmap.Request{
-		{Op: rdmap.WRSend, SG: [][]byte{octets(100)}}, // of three segments
-		{Op: rdmap.WRRead, SG: [][]byte{guarded(t, 4)}, STag: r.STag()},
-		{Op: rdmap.WRImmediate},
-		{Op: rdmap.WRFetchAdd, STag: r.STag()},
-		{Op: rdmap.WRSend, SG: [][]byte{octets(100)}},
-		{Op: rdmap.WRFetchAdd, STag: r.STag()},
-		{Op: rdmap.WRWrite, SG: [][]byte{octets(1)}, STag: r.STag()},
-		{Op: rdmap.WRRead, SG: [][]byte{guarded(t, 4)}, STag: r.STag()},
+		{Op: rdmap.OpSend, SG: [][]byte{octets(100)}}, // of three segments
+		{Op: rdmap.OpRead, SG: [][]byte{guarded(t, 4)}, STag: r.STag()},
+		{Op: rdmap.OpImmediate},
+		{Op: rdmap.OpFetchAdd, STag: r.STag()},
+		{Op: rdmap.OpSend, SG: [][]byte{octets(100)}},
+		{Op: rdmap.OpFetchAdd, STag: r.STag()},
+		{Op: rdmap.OpWrite, SG: [][]byte{octets(1)}, STag: r.STag()},
+		{Op: rdmap.OpRead, SG: [][]byte{guarded(t, 4)}, STag: r.STag()},
 	} {
 		req.ID = uint64(i)
 		a.post(req)

@@ -123,11 +123,11 @@ func TestOwnersAtOnce(t *testing.T) {
 				posters.Go(func() {
 					data := bytes.Repeat([]byte{7}, 200)
 					for n := 0; n < posts; {
-						r := rdmap.Request{ID: uint64(n), Op: []rdmap.Op{rdmap.WRSend, rdmap.WRWrite, rdmap.WRRead, rdmap.WRFetchAdd, rdmap.WRImmediate}[n%5], STag: stag}
+						r := rdmap.Request{ID: uint64(n), Op: []rdmap.Op{rdmap.OpSend, rdmap.OpWrite, rdmap.OpRead, rdmap.OpFetchAdd, rdmap.OpImmediate}[n%5], STag: stag}
 						switch r.Op {
-						case rdmap.WRSend, rdmap.WRWrite:
+						case rdmap.OpSend, rdmap.OpWrite:
 							r.TO, r.SG = 16, [][]byte{data}
-						case rdmap.WRRead:
+						case rdmap.OpRead:
 							// Not what Writes reach: a later one may be placed before
 							// this is answered (RFC 5040 section 5.5 rule 12).
 							r.TO, r.SG = 216, [][]byte{make([]byte, 100)}

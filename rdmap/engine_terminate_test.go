@@ -146,7 +146,7 @@ func TestResponderIsSilentBeforeTheFirstSegment(t *testing.T) {
 func TestTerminateCutsAMessageShort(t *testing.T) {
 	e := newEnd(t)
 	e.llp.mulpdu, e.llp.limit = 128, 2
-	e.post(rdmap.Request{ID: 1, Op: rdmap.WRSend, SG: [][]byte{make([]byte, 1000)}})
+	e.post(rdmap.Request{ID: 1, Op: rdmap.OpSend, SG: [][]byte{make([]byte, 1000)}})
 	e.post(send(2, "never"))
 	if p, err := e.s.Transmit(e.llp, false); p != rdmap.More || err != nil {
 		t.Fatal(p, err)

@@ -217,13 +217,13 @@ func TestHeadersAgreeWithHandMadeMessages(t *testing.T) {
 		body     []byte
 		handMade []byte
 	}{
-		{rdmap.OpReadRequest, 9, read.AppendTo(nil), handMadeRead},
-		{rdmap.OpAtomicRequest, 9, add.AppendTo(nil), iwarptest.FetchAdd(9, 2, 3, 8, 5, 6)},
-		{rdmap.OpAtomicRequest, 9, swap.AppendTo(nil), iwarptest.CmpSwap(9, 2, 3, 8, 5, 6)},
-		{rdmap.OpAtomicResponse, 9, rsp.AppendTo(nil), iwarptest.AtomicResponse(9, 2, 3)},
-		{rdmap.OpImmediate, 9, immediate.AppendTo(nil), iwarptest.Immediate(9, immediate)},
-		{rdmap.OpImmediateSolicited, 9, immediate.AppendTo(nil), iwarptest.ImmediateSolicited(9, immediate)},
-		{rdmap.OpTerminate, 1, term.AppendTo(nil), iwarptest.Terminate(0x0104, handMadeRead)},
+		{rdmap.OpcodeReadRequest, 9, read.AppendTo(nil), handMadeRead},
+		{rdmap.OpcodeAtomicRequest, 9, add.AppendTo(nil), iwarptest.FetchAdd(9, 2, 3, 8, 5, 6)},
+		{rdmap.OpcodeAtomicRequest, 9, swap.AppendTo(nil), iwarptest.CmpSwap(9, 2, 3, 8, 5, 6)},
+		{rdmap.OpcodeAtomicResponse, 9, rsp.AppendTo(nil), iwarptest.AtomicResponse(9, 2, 3)},
+		{rdmap.OpcodeImmediate, 9, immediate.AppendTo(nil), iwarptest.Immediate(9, immediate)},
+		{rdmap.OpcodeImmediateSolicited, 9, immediate.AppendTo(nil), iwarptest.ImmediateSolicited(9, immediate)},
+		{rdmap.OpcodeTerminate, 1, term.AppendTo(nil), iwarptest.Terminate(0x0104, handMadeRead)},
 	} {
 		h := ddp.Header{Last: true, Version: ddp.Version, Control: uint8(rdmap.NewControl(tt.op)), QN: tt.op.QN(), MSN: tt.msn}
 		if got := append(h.AppendTo(nil), tt.body...); !bytes.Equal(got, tt.handMade) {
@@ -243,7 +243,7 @@ func TestHeadersDoNotAllocate(t *testing.T) {
 		_, _, _ = rdmap.ParseAtomicResponse(b)
 		b = rdmap.ImmediateUint64(1).AppendTo(buf)
 		_, _, _ = rdmap.ParseImmediateData(b)
-		_ = rdmap.NewControl(rdmap.OpSend).Check(rdmap.Version, false, 0)
+		_ = rdmap.NewControl(rdmap.OpcodeSend).Check(rdmap.Version, false, 0)
 	}); n != 0 {
 		t.Errorf("%v allocations, want 0", n)
 	}

@@ -28,18 +28,18 @@ type Opcode uint8
 // The opcodes. 12 to 14 are unassigned and 15 is reserved for experiments
 // (https://www.rfc-editor.org/rfc/rfc6580#section-3.4).
 const (
-	OpWrite                   Opcode = 0
-	OpReadRequest             Opcode = 1
-	OpReadResponse            Opcode = 2
-	OpSend                    Opcode = 3
-	OpSendInvalidate          Opcode = 4
-	OpSendSolicited           Opcode = 5
-	OpSendSolicitedInvalidate Opcode = 6
-	OpTerminate               Opcode = 7
-	OpImmediate               Opcode = 8
-	OpImmediateSolicited      Opcode = 9
-	OpAtomicRequest           Opcode = 10
-	OpAtomicResponse          Opcode = 11
+	OpcodeWrite                   Opcode = 0
+	OpcodeReadRequest             Opcode = 1
+	OpcodeReadResponse            Opcode = 2
+	OpcodeSend                    Opcode = 3
+	OpcodeSendInvalidate          Opcode = 4
+	OpcodeSendSolicited           Opcode = 5
+	OpcodeSendSolicitedInvalidate Opcode = 6
+	OpcodeTerminate               Opcode = 7
+	OpcodeImmediate               Opcode = 8
+	OpcodeImmediateSolicited      Opcode = 9
+	OpcodeAtomicRequest           Opcode = 10
+	OpcodeAtomicResponse          Opcode = 11
 )
 
 // traits is all that the RFCs fix about one opcode.
@@ -56,18 +56,18 @@ type traits struct {
 
 // opcodes has one line per opcode; an empty name is an opcode that does not exist.
 var opcodes = [16]traits{
-	OpWrite:                   {name: "RDMA Write", tagged: true, header: -1, payload: true},
-	OpReadRequest:             {name: "RDMA Read Request", qn: QNReadRequest, header: ReadRequestLen},
-	OpReadResponse:            {name: "RDMA Read Response", tagged: true, header: -1, payload: true, response: true},
-	OpSend:                    {name: "Send", qn: QNSend, header: -1, payload: true},
-	OpSendInvalidate:          {name: "Send with Invalidate", qn: QNSend, header: -1, payload: true, invalidate: true},
-	OpSendSolicited:           {name: "Send with SE", qn: QNSend, header: -1, payload: true, solicited: true},
-	OpSendSolicitedInvalidate: {name: "Send with SE and Invalidate", qn: QNSend, header: -1, payload: true, solicited: true, invalidate: true},
-	OpTerminate:               {name: "Terminate", qn: QNTerminate, header: -1},
-	OpImmediate:               {name: "Immediate Data", qn: QNSend, header: ImmediateDataLen},
-	OpImmediateSolicited:      {name: "Immediate Data with SE", qn: QNSend, header: ImmediateDataLen, solicited: true},
-	OpAtomicRequest:           {name: "Atomic Request", qn: QNReadRequest, header: AtomicRequestLen},
-	OpAtomicResponse:          {name: "Atomic Response", qn: QNAtomicResponse, header: AtomicResponseLen, response: true},
+	OpcodeWrite:                   {name: "RDMA Write", tagged: true, header: -1, payload: true},
+	OpcodeReadRequest:             {name: "RDMA Read Request", qn: QNReadRequest, header: ReadRequestLen},
+	OpcodeReadResponse:            {name: "RDMA Read Response", tagged: true, header: -1, payload: true, response: true},
+	OpcodeSend:                    {name: "Send", qn: QNSend, header: -1, payload: true},
+	OpcodeSendInvalidate:          {name: "Send with Invalidate", qn: QNSend, header: -1, payload: true, invalidate: true},
+	OpcodeSendSolicited:           {name: "Send with SE", qn: QNSend, header: -1, payload: true, solicited: true},
+	OpcodeSendSolicitedInvalidate: {name: "Send with SE and Invalidate", qn: QNSend, header: -1, payload: true, solicited: true, invalidate: true},
+	OpcodeTerminate:               {name: "Terminate", qn: QNTerminate, header: -1},
+	OpcodeImmediate:               {name: "Immediate Data", qn: QNSend, header: ImmediateDataLen},
+	OpcodeImmediateSolicited:      {name: "Immediate Data with SE", qn: QNSend, header: ImmediateDataLen, solicited: true},
+	OpcodeAtomicRequest:           {name: "Atomic Request", qn: QNReadRequest, header: AtomicRequestLen},
+	OpcodeAtomicResponse:          {name: "Atomic Response", qn: QNAtomicResponse, header: AtomicResponseLen, response: true},
 }
 
 // none is what an Opcode that does not fit its four bits has.

@@ -35,18 +35,18 @@ var figure4 = []struct {
 	invalidate bool
 	response   bool
 }{
-	{rdmap.OpWrite, 0, "RDMA Write", true, 0, -1, true, false, false, false},
-	{rdmap.OpReadRequest, 1, "RDMA Read Request", false, 1, 28, false, false, false, false},
-	{rdmap.OpReadResponse, 2, "RDMA Read Response", true, 0, -1, true, false, false, true},
-	{rdmap.OpSend, 3, "Send", false, 0, -1, true, false, false, false},
-	{rdmap.OpSendInvalidate, 4, "Send with Invalidate", false, 0, -1, true, false, true, false},
-	{rdmap.OpSendSolicited, 5, "Send with SE", false, 0, -1, true, true, false, false},
-	{rdmap.OpSendSolicitedInvalidate, 6, "Send with SE and Invalidate", false, 0, -1, true, true, true, false},
-	{rdmap.OpTerminate, 7, "Terminate", false, 2, -1, false, false, false, false},
-	{rdmap.OpImmediate, 8, "Immediate Data", false, 0, 8, false, false, false, false},
-	{rdmap.OpImmediateSolicited, 9, "Immediate Data with SE", false, 0, 8, false, true, false, false},
-	{rdmap.OpAtomicRequest, 10, "Atomic Request", false, 1, 52, false, false, false, false},
-	{rdmap.OpAtomicResponse, 11, "Atomic Response", false, 3, 12, false, false, false, true},
+	{rdmap.OpcodeWrite, 0, "RDMA Write", true, 0, -1, true, false, false, false},
+	{rdmap.OpcodeReadRequest, 1, "RDMA Read Request", false, 1, 28, false, false, false, false},
+	{rdmap.OpcodeReadResponse, 2, "RDMA Read Response", true, 0, -1, true, false, false, true},
+	{rdmap.OpcodeSend, 3, "Send", false, 0, -1, true, false, false, false},
+	{rdmap.OpcodeSendInvalidate, 4, "Send with Invalidate", false, 0, -1, true, false, true, false},
+	{rdmap.OpcodeSendSolicited, 5, "Send with SE", false, 0, -1, true, true, false, false},
+	{rdmap.OpcodeSendSolicitedInvalidate, 6, "Send with SE and Invalidate", false, 0, -1, true, true, true, false},
+	{rdmap.OpcodeTerminate, 7, "Terminate", false, 2, -1, false, false, false, false},
+	{rdmap.OpcodeImmediate, 8, "Immediate Data", false, 0, 8, false, false, false, false},
+	{rdmap.OpcodeImmediateSolicited, 9, "Immediate Data with SE", false, 0, 8, false, true, false, false},
+	{rdmap.OpcodeAtomicRequest, 10, "Atomic Request", false, 1, 52, false, false, false, false},
+	{rdmap.OpcodeAtomicResponse, 11, "Atomic Response", false, 3, 12, false, false, false, true},
 }
 
 // Shows: RDMAP-4.1-04, RDMAP-4.1-05, RDMAP-4.1-08, RDMAP-4.2-01
@@ -160,7 +160,7 @@ func TestControlCheckOfTheConsortiumsVersion(t *testing.T) {
 	if err := rdmap.Control(0x03).Check(0, false, 0); err != nil {
 		t.Errorf("RV 0 on a connection that agreed on it: %v", err)
 	}
-	err := rdmap.NewControl(rdmap.OpSend).Check(0, false, 0)
+	err := rdmap.NewControl(rdmap.OpcodeSend).Check(0, false, 0)
 	if err == nil || err.Code != protocol.RDMAPVersion {
 		t.Errorf("RV 1 on a connection that agreed on 0: %v, want %v", err, protocol.RDMAPVersion)
 	}
@@ -177,47 +177,47 @@ var segments = []struct {
 	{
 		"write", "c140 11223344 0000000000001000 646972656374206461746120 21",
 		ddp.Header{Tagged: true, Last: true, Version: 1, STag: 0x11223344, TO: 0x1000},
-		rdmap.OpWrite, "direct data !",
+		rdmap.OpcodeWrite, "direct data !",
 	},
 	{
 		"zero-length write", "c140 00000001 0000000000000000",
 		ddp.Header{Tagged: true, Last: true, Version: 1, STag: 1},
-		rdmap.OpWrite, "",
+		rdmap.OpcodeWrite, "",
 	},
 	{
 		"read response", "c142 aabbcc01 0000000000002000 000102",
 		ddp.Header{Tagged: true, Last: true, Version: 1, STag: 0xaabbcc01, TO: 0x2000},
-		rdmap.OpReadResponse, "\x00\x01\x02",
+		rdmap.OpcodeReadResponse, "\x00\x01\x02",
 	},
 	{
 		"send", "4143 00000000 00000000 00000001 00000000 68656c6c6f",
 		ddp.Header{Last: true, Version: 1, MSN: 1},
-		rdmap.OpSend, "hello",
+		rdmap.OpcodeSend, "hello",
 	},
 	{
 		"send with invalidate", "4144 11223344 00000000 00000003 00000000 627965",
 		ddp.Header{Last: true, Version: 1, ULP32: 0x11223344, MSN: 3},
-		rdmap.OpSendInvalidate, "bye",
+		rdmap.OpcodeSendInvalidate, "bye",
 	},
 	{
 		"send with SE", "4145 00000000 00000000 00000004 00000000 64696e67",
 		ddp.Header{Last: true, Version: 1, MSN: 4},
-		rdmap.OpSendSolicited, "ding",
+		rdmap.OpcodeSendSolicited, "ding",
 	},
 	{
 		"send with SE and invalidate", "4146 55667788 00000000 00000005 00000000 646f6e67",
 		ddp.Header{Last: true, Version: 1, ULP32: 0x55667788, MSN: 5},
-		rdmap.OpSendSolicitedInvalidate, "dong",
+		rdmap.OpcodeSendSolicitedInvalidate, "dong",
 	},
 	{
 		"immediate", "4148 00000000 00000000 00000006 00000000 0102030405060708",
 		ddp.Header{Last: true, Version: 1, MSN: 6},
-		rdmap.OpImmediate, "\x01\x02\x03\x04\x05\x06\x07\x08",
+		rdmap.OpcodeImmediate, "\x01\x02\x03\x04\x05\x06\x07\x08",
 	},
 	{
 		"immediate with SE", "4149 00000000 00000000 00000007 00000000 1112131415161718",
 		ddp.Header{Last: true, Version: 1, MSN: 7},
-		rdmap.OpImmediateSolicited, "\x11\x12\x13\x14\x15\x16\x17\x18",
+		rdmap.OpcodeImmediateSolicited, "\x11\x12\x13\x14\x15\x16\x17\x18",
 	},
 }
 
@@ -260,7 +260,7 @@ func TestIgnoredFieldsPass(t *testing.T) {
 			t.Fatal(err)
 		}
 		c := rdmap.Control(h.Control)
-		if perr := c.Check(rdmap.Version, h.Tagged, h.QN); perr != nil || c.Opcode() != rdmap.OpSend || c.Opcode().Invalidates() {
+		if perr := c.Check(rdmap.Version, h.Tagged, h.QN); perr != nil || c.Opcode() != rdmap.OpcodeSend || c.Opcode().Invalidates() {
 			t.Errorf("%s: %v, %v, want a plain Send", digits, c, perr)
 		}
 	}

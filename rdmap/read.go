@@ -59,7 +59,7 @@ func (q *outstandingQueue) prepare(size uint32) bool {
 func (q *outstandingQueue) push(index uint64, e *entry) *outstanding {
 	o := q.at(q.tail)
 	q.tail++
-	o.entry, o.isAtomic, o.size, o.got = index, e.req.Op != WRRead, e.total, 0
+	o.entry, o.isAtomic, o.size, o.got = index, e.req.Op != OpRead, e.total, 0
 	if o.isAtomic {
 		q.lastID++
 		o.id = q.lastID

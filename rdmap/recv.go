@@ -92,7 +92,7 @@ func fromTerminate(err *protocol.Error) bool {
 	}
 	h, _, perr := ddp.Parse(err.Offender.DDPHeader)
 	c := Control(h.Control)
-	return perr == nil && h.Version == c.Version() && c.Opcode() == OpTerminate
+	return perr == nil && h.Version == c.Version() && c.Opcode() == OpcodeTerminate
 }
 
 // upcalls is the Stream as DDP's ULP sees it.
@@ -106,7 +106,7 @@ func (u *upcalls) CheckTagged(h *ddp.Header, n int) (ddp.Target, *protocol.Error
 		return ddp.Target{}, err
 	}
 	s := (*Stream)(u)
-	if Control(h.Control).Opcode() == OpReadResponse {
+	if Control(h.Control).Opcode() == OpcodeReadResponse {
 		return s.responseTarget(h, n)
 	}
 	if n == 0 {
@@ -165,7 +165,7 @@ func (u *upcalls) CheckUntagged(h *ddp.Header, _ int) *protocol.Error {
 func (u *upcalls) Deliver(m *ddp.Message) *protocol.Error {
 	s := (*Stream)(u)
 	op := Control(m.Header.Control).Opcode()
-	if op == OpWrite {
+	if op == OpcodeWrite {
 		// Not delivered to the ULP (RFC 5040 section 5.1), so that nobody need be
 		// kept out.
 		s.writes.Add(1)
@@ -183,17 +183,17 @@ func (u *upcalls) Deliver(m *ddp.Message) *protocol.Error {
 // act is Deliver for what is not a Write. The stream is locked.
 func (s *Stream) act(op Opcode, m *ddp.Message) *protocol.Error {
 	switch op {
-	case OpReadResponse:
+	case OpcodeReadResponse:
 		return s.deliverReadResponse()
-	case OpReadRequest:
+	case OpcodeReadRequest:
 		return s.deliverReadRequest(m)
-	case OpAtomicRequest:
+	case OpcodeAtomicRequest:
 		return s.deliverAtomicRequest(m)
-	case OpAtomicResponse:
+	case OpcodeAtomicResponse:
 		return s.deliverAtomicResponse(m)
-	case OpTerminate:
+	case OpcodeTerminate:
 		return s.deliverTerminate(m)
-	case OpImmediate, OpImmediateSolicited:
+	case OpcodeImmediate, OpcodeImmediateSolicited:
 		return s.deliverImmediate(op, m)
 	default:
 		return s.deliverSend(op, m)
@@ -215,7 +215,7 @@ func (src *sendSource) Take(h *ddp.Header) (ddp.Buffer, bool) {
 		return ddp.Buffer{Token: tokenRTR}, true
 	}
 	b, ok := s.cfg.Recv.Take(h)
-	if op := Control(h.Control).Opcode(); ok && (op == OpImmediate || op == OpImmediateSolicited) {
+	if op := Control(h.Control).Opcode(); ok && (op == OpcodeImmediate || op == OpcodeImmediateSolicited) {
 		b.SG = s.imm.take(h.MSN)
 	}
 	return b, ok
@@ -264,7 +264,7 @@ func (m *immediates) give(msn uint32) (data ImmediateData, ok bool) {
 // on a responder that agreed to such an RTR.
 func (s *Stream) isRTR(h *ddp.Header) bool {
 	return !s.opened && !s.cfg.Initiator && s.cfg.RTR.Has(protocol.RTRSend) &&
-		Control(h.Control).Opcode() == OpSend && h.Last && h.MSN == 1 && s.segLen == ddp.UntaggedHeaderLen
+		Control(h.Control).Opcode() == OpcodeSend && h.Last && h.MSN == 1 && s.segLen == ddp.UntaggedHeaderLen
 }
 
 func (s *Stream) deliverSend(op Opcode, m *ddp.Message) *protocol.Error {
@@ -314,12 +314,12 @@ func lengthError(op Opcode, got uint32, want int, section string) *protocol.Erro
 
 func (s *Stream) deliverReadRequest(m *ddp.Message) *protocol.Error {
 	if m.Length != ReadRequestLen {
-		return lengthError(OpReadRequest, m.Length, ReadRequestLen, "RFC 5040 section 4.4")
+		return lengthError(OpcodeReadRequest, m.Length, ReadRequestLen, "RFC 5040 section 4.4")
 	}
 	slot := s.inbound.at(m.Buffer.Token)
 	r, _, err := ParseReadRequest(slot.octets[:])
 	if err != nil {
-		return lengthError(OpReadRequest, m.Length, ReadRequestLen, "RFC 5040 section 4.4")
+		return lengthError(OpcodeReadRequest, m.Length, ReadRequestLen, "RFC 5040 section 4.4")
 	}
 	slot.read, slot.header, slot.isAtomic = r, m.Header, false
 	if err := s.checkSource(&r); err != nil {
@@ -331,12 +331,12 @@ func (s *Stream) deliverReadRequest(m *ddp.Message) *protocol.Error {
 
 func (s *Stream) deliverAtomicRequest(m *ddp.Message) *protocol.Error {
 	if m.Length != AtomicRequestLen {
-		return lengthError(OpAtomicRequest, m.Length, AtomicRequestLen, "RFC 7306 section 5.2.1")
+		return lengthError(OpcodeAtomicRequest, m.Length, AtomicRequestLen, "RFC 7306 section 5.2.1")
 	}
 	slot := s.inbound.at(m.Buffer.Token)
 	a, _, err := ParseAtomicRequest(slot.octets[:])
 	if err != nil {
-		return lengthError(OpAtomicRequest, m.Length, AtomicRequestLen, "RFC 7306 section 5.2.1")
+		return lengthError(OpcodeAtomicRequest, m.Length, AtomicRequestLen, "RFC 7306 section 5.2.1")
 	}
 	if a.Op != AtomicFetchAdd && a.Op != AtomicCmpSwap {
 		return &protocol.Error{
@@ -374,7 +374,7 @@ func (s *Stream) deliverReadResponse() *protocol.Error {
 
 func (s *Stream) deliverAtomicResponse(m *ddp.Message) *protocol.Error {
 	if m.Length != AtomicResponseLen {
-		return lengthError(OpAtomicResponse, m.Length, AtomicResponseLen, "RFC 7306 section 5.2.2")
+		return lengthError(OpcodeAtomicResponse, m.Length, AtomicResponseLen, "RFC 7306 section 5.2.2")
 	}
 	o := s.outstanding.oldest()
 	if o == nil || !o.isAtomic {

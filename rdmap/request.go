@@ -13,22 +13,22 @@ import (
 // two messages.
 type Op uint8
 
-// The operations. WRInvalidate is local and sends nothing.
+// The operations. OpInvalidate is local and sends nothing.
 const (
-	WRSend           Op = iota + 1 // Send, or Send with Solicited Event
-	WRSendInvalidate               // the same, and the peer invalidates Request.Invalidate
-	WRWrite                        // RDMA Write
-	WRRead                         // RDMA Read
-	WRImmediate                    // Immediate Data, 8 octets (RFC 7306)
-	WRFetchAdd                     // atomic FetchAdd (RFC 7306)
-	WRCompareSwap                  // atomic CmpSwap (RFC 7306)
-	WRInvalidate                   // local invalidation of an STag of this end
-	WRLocal                        // local: calls Request.Local, if any, in its turn
+	OpSend           Op = iota + 1 // Send, or Send with Solicited Event
+	OpSendInvalidate               // the same, and the peer invalidates Request.Invalidate
+	OpWrite                        // RDMA Write
+	OpRead                         // RDMA Read
+	OpImmediate                    // Immediate Data, 8 octets (RFC 7306)
+	OpFetchAdd                     // atomic FetchAdd (RFC 7306)
+	OpCompareSwap                  // atomic CmpSwap (RFC 7306)
+	OpInvalidate                   // local invalidation of an STag of this end
+	OpLocal                        // local: calls Request.Local, if any, in its turn
 )
 
 var opNames = [...]string{
-	WRSend: "Send", WRSendInvalidate: "Send with Invalidate", WRWrite: "RDMA Write", WRRead: "RDMA Read",
-	WRImmediate: "Immediate Data", WRFetchAdd: "FetchAdd", WRCompareSwap: "CmpSwap", WRInvalidate: "local Invalidate", WRLocal: "local operation",
+	OpSend: "Send", OpSendInvalidate: "Send with Invalidate", OpWrite: "RDMA Write", OpRead: "RDMA Read",
+	OpImmediate: "Immediate Data", OpFetchAdd: "FetchAdd", OpCompareSwap: "CmpSwap", OpInvalidate: "local Invalidate", OpLocal: "local operation",
 }
 
 // String gives the operation's name.
@@ -41,7 +41,7 @@ func (o Op) String() string {
 
 // awaitsResponse reports whether the operation takes an ORD slot and completes
 // when the peer's answer is delivered.
-func (o Op) awaitsResponse() bool { return o == WRRead || o == WRFetchAdd || o == WRCompareSwap }
+func (o Op) awaitsResponse() bool { return o == OpRead || o == OpFetchAdd || o == OpCompareSwap }
 
 // Request is one work request of the send queue.
 //
@@ -62,17 +62,17 @@ type Request struct {
 	STag ddp.STag
 	TO   uint64
 
-	// Invalidate is the peer's STag that WRSendInvalidate names, or this end's
-	// that WRInvalidate ends.
+	// Invalidate is the peer's STag that OpSendInvalidate names, or this end's
+	// that OpInvalidate ends.
 	Invalidate ddp.STag
 
-	Immediate uint64 // WRImmediate: 8 octets, the first of them the most significant
+	Immediate uint64 // OpImmediate: 8 octets, the first of them the most significant
 
-	// Operand is what WRFetchAdd adds or WRCompareSwap swaps in; OperandMask is
-	// the Add or Swap Mask. Compare and CompareMask belong to WRCompareSwap.
+	// Operand is what OpFetchAdd adds or OpCompareSwap swaps in; OperandMask is
+	// the Add or Swap Mask. Compare and CompareMask belong to OpCompareSwap.
 	Operand, OperandMask, Compare, CompareMask uint64
 
-	// Local is what WRLocal does when its turn in the queue has come: after all
+	// Local is what OpLocal does when its turn in the queue has come: after all
 	// before it has been handed to the LLP. Its error is the request's. It runs with
 	// the stream's lock held: it must not block and must not call the stream.
 	Local func() error

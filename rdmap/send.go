@@ -318,7 +318,7 @@ func (s *Stream) startRequest() bool {
 		index := s.queue.next
 		e := s.queue.at(index)
 		s.queue.next++
-		if e.req.Op == WRInvalidate || e.req.Op == WRLocal || e.req.Op.awaitsResponse() && !s.prepare(e) {
+		if e.req.Op == OpInvalidate || e.req.Op == OpLocal || e.req.Op.awaitsResponse() && !s.prepare(e) {
 			s.finishLocal(e)
 			s.send.queued++
 			continue
@@ -339,32 +339,32 @@ func (s *Stream) startRequest() bool {
 func (s *Stream) requestMessage(index uint64, e *entry) (ddp.Header, [][]byte) {
 	t, r := &s.send, &e.req
 	switch r.Op {
-	case WRWrite:
-		return t.tagged(OpWrite, r.STag, r.TO), r.SG
-	case WRSendInvalidate:
-		op := OpSendInvalidate
+	case OpWrite:
+		return t.tagged(OpcodeWrite, r.STag, r.TO), r.SG
+	case OpSendInvalidate:
+		op := OpcodeSendInvalidate
 		if r.Solicited {
-			op = OpSendSolicitedInvalidate
+			op = OpcodeSendSolicitedInvalidate
 		}
 		return t.untagged(op, uint32(r.Invalidate)), r.SG
-	case WRImmediate:
-		op := OpImmediate
+	case OpImmediate:
+		op := OpcodeImmediate
 		if r.Solicited {
-			op = OpImmediateSolicited
+			op = OpcodeImmediateSolicited
 		}
 		return t.untagged(op, 0), e.scratch(ImmediateUint64(r.Immediate).AppendTo(e.header[:0]))
-	case WRRead:
+	case OpRead:
 		o := s.outstanding.push(index, e)
 		read := ReadRequest{SinkSTag: o.stag, Size: e.total, SrcSTag: r.STag, SrcTO: r.TO}
-		return t.untagged(OpReadRequest, 0), e.scratch(read.AppendTo(e.header[:0]))
-	case WRFetchAdd, WRCompareSwap:
+		return t.untagged(OpcodeReadRequest, 0), e.scratch(read.AppendTo(e.header[:0]))
+	case OpFetchAdd, OpCompareSwap:
 		o := s.outstanding.push(index, e)
 		a := atomicMessage(r, o.id)
-		return t.untagged(OpAtomicRequest, 0), e.scratch(a.AppendTo(e.header[:0]))
+		return t.untagged(OpcodeAtomicRequest, 0), e.scratch(a.AppendTo(e.header[:0]))
 	}
-	op := OpSend
+	op := OpcodeSend
 	if r.Solicited {
-		op = OpSendSolicited
+		op = OpcodeSendSolicited
 	}
 	return t.untagged(op, 0), r.SG
 }
@@ -376,7 +376,7 @@ func (e *entry) scratch(b []byte) [][]byte {
 }
 
 func atomicMessage(r *Request, id uint32) AtomicRequest {
-	if r.Op == WRCompareSwap {
+	if r.Op == OpCompareSwap {
 		return NewCmpSwap(id, r.STag, r.TO, r.Compare, r.CompareMask, r.Operand, r.OperandMask)
 	}
 	return NewFetchAdd(id, r.STag, r.TO, r.Operand, r.OperandMask)
@@ -386,7 +386,7 @@ func atomicMessage(r *Request, id uint32) AtomicRequest {
 // memory of its own: it is false when no STag is left for that.
 func (s *Stream) prepare(e *entry) bool {
 	size := e.total
-	if e.req.Op != WRRead {
+	if e.req.Op != OpRead {
 		size = 0
 	}
 	return s.outstanding.prepare(size)
@@ -398,12 +398,12 @@ func (s *Stream) prepare(e *entry) bool {
 func (s *Stream) finishLocal(e *entry) {
 	e.state = entryDone
 	switch e.req.Op {
-	case WRLocal:
+	case OpLocal:
 		if e.req.Local != nil {
 			e.err = e.req.Local()
 		}
 		return
-	case WRRead:
+	case OpRead:
 		e.err = &protocol.Error{Code: protocol.RDMAPLocalCatastrophic, Detail: "no STag is left for the sink of an RDMA Read"}
 		return
 	}
@@ -442,7 +442,7 @@ func (s *Stream) startResponse() bool {
 	}
 	t.kind, t.at = sendingResponse, r.SrcTO
 	t.payload[0] = source
-	if err := t.out.Start(t.tagged(OpReadResponse, r.SinkSTag, r.SinkTO), t.payload[:]); err != nil {
+	if err := t.out.Start(t.tagged(OpcodeReadResponse, r.SinkSTag, r.SinkTO), t.payload[:]); err != nil {
 		t.kind = sendingNothing
 		s.failLocked(readOffender(&protocol.Error{Code: protocol.RDMAPTOWrap, Section: "RFC 5040 section 7.2", Err: err}, &t.request.header, r), true)
 		return false
@@ -466,7 +466,7 @@ func (s *Stream) startAtomicResponse() bool {
 	t.kind = sendingAtomic
 	t.header = (&AtomicResponse{ID: a.ID, Original: original}).AppendTo(t.header[:0])
 	t.payload[0] = t.header
-	if err := t.out.Start(t.untagged(OpAtomicResponse, 0), t.payload[:]); err != nil {
+	if err := t.out.Start(t.untagged(OpcodeAtomicResponse, 0), t.payload[:]); err != nil {
 		s.failLocked(&protocol.Error{Code: protocol.RDMAPLocalCatastrophic, Err: err}, true)
 		return false
 	}
@@ -480,7 +480,7 @@ func (s *Stream) startTerminate() {
 	t.kind = sendingTerminate
 	t.header = term.AppendTo(t.header[:0])
 	t.payload[0] = t.header
-	if err := t.out.Start(t.untagged(OpTerminate, 0), t.payload[:]); err != nil {
+	if err := t.out.Start(t.untagged(OpcodeTerminate, 0), t.payload[:]); err != nil {
 		t.kind = sendingNothing
 	}
 }

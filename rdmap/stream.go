@@ -230,11 +230,11 @@ func (s *Stream) PostRTR(kind protocol.RTR) error {
 	r := Request{STag: rtrSTag}
 	switch kind {
 	case protocol.RTRSend:
-		r.Op = WRSend
+		r.Op = OpSend
 	case protocol.RTRWrite:
-		r.Op = WRWrite
+		r.Op = OpWrite
 	case protocol.RTRRead:
-		r.Op = WRRead
+		r.Op = OpRead
 	default:
 		return fmt.Errorf("%w: RTR kind %v: one of write, read, send is needed", ErrInvalidRequest, kind)
 	}
@@ -257,7 +257,7 @@ const rtrSTag = 1
 
 // check validates what does not depend on the stream's state.
 func (s *Stream) check(r *Request) (uint32, error) {
-	if r.Op < WRSend || r.Op > WRLocal {
+	if r.Op < OpSend || r.Op > OpLocal {
 		return 0, fmt.Errorf("%w: Op is %d: not an operation", ErrInvalidRequest, uint8(r.Op))
 	}
 	if len(r.SG) > s.cfg.MaxSGE {
@@ -270,16 +270,16 @@ func (s *Stream) check(r *Request) (uint32, error) {
 	if total > math.MaxUint32 {
 		return 0, fmt.Errorf("%w: SG holds %d octets: a message is shorter than 2^32 (RFC 5041 section 5.2)", ErrInvalidRequest, total)
 	}
-	if r.Op == WRWrite && total > 0 && r.TO+total-1 < r.TO {
+	if r.Op == OpWrite && total > 0 && r.TO+total-1 < r.TO {
 		return 0, fmt.Errorf("%w: TO 0x%x and %d octets wrap 2^64 (RFC 5041 section 7.1)", ErrInvalidRequest, r.TO, total)
 	}
-	if r.Inline && (total > uint64(s.cfg.MaxInline) || r.Op == WRRead) {
+	if r.Inline && (total > uint64(s.cfg.MaxInline) || r.Op == OpRead) {
 		return 0, fmt.Errorf("%w: Inline %v of %d octets: only sent data, and at most %d octets", ErrInvalidRequest, r.Op, total, s.cfg.MaxInline)
 	}
 	if r.Op.awaitsResponse() && s.cfg.ORD == 0 {
 		return 0, fmt.Errorf("%w: %v needs an ORD of at least 1, but 0 was agreed at startup", ErrInvalidRequest, r.Op)
 	}
-	if r.Op == WRFetchAdd || r.Op == WRCompareSwap || r.Op == WRImmediate {
+	if r.Op == OpFetchAdd || r.Op == OpCompareSwap || r.Op == OpImmediate {
 		if total != 0 {
 			return 0, fmt.Errorf("%w: %v takes no SG", ErrInvalidRequest, r.Op)
 		}

@@ -35,12 +35,12 @@ func (s *Stream) noteOpcode(op Opcode) { s.peerUsed |= 1 << op }
 func (s *Stream) PeerSupports(op Op) Support {
 	var proofs, asked uint16
 	switch op {
-	case WRImmediate:
-		proofs = 1<<OpImmediate | 1<<OpImmediateSolicited
+	case OpImmediate:
+		proofs = 1<<OpcodeImmediate | 1<<OpcodeImmediateSolicited
 		asked = proofs
-	case WRFetchAdd, WRCompareSwap:
-		proofs = 1<<OpAtomicRequest | 1<<OpAtomicResponse
-		asked = 1 << OpAtomicRequest
+	case OpFetchAdd, OpCompareSwap:
+		proofs = 1<<OpcodeAtomicRequest | 1<<OpcodeAtomicResponse
+		asked = 1 << OpcodeAtomicRequest
 	default:
 		return Supported
 	}

@@ -75,7 +75,7 @@ func FromError(e *protocol.Error) Terminate {
 		return t
 	}
 	protection := e.Code.Layer() == protocol.LayerRDMAP && e.Code.Type() == 1
-	if !protection || len(o.RDMAPHeader) != ReadRequestLen || Control(o.DDPHeader[1]).Opcode() != OpReadRequest {
+	if !protection || len(o.RDMAPHeader) != ReadRequestLen || Control(o.DDPHeader[1]).Opcode() != OpcodeReadRequest {
 		o.RDMAPHeader = nil
 	}
 	t.Offender = &o

@@ -114,7 +114,7 @@ func (x *extractor) fpdu(f *capture.FPDU) error {
 		}
 		return errors.Join(x.write(end, f.ULPDU), x.close(end))
 	}
-	if !ok || !op.Payload() && op != rdmap.OpImmediate && op != rdmap.OpImmediateSolicited {
+	if !ok || !op.Payload() && op != rdmap.OpcodeImmediate && op != rdmap.OpcodeImmediateSolicited {
 		return x.close(end)
 	}
 	if end.path == "" || end.opcode != op || end.msn != h.MSN {

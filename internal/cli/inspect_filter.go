@@ -64,21 +64,21 @@ var filterOps = []struct {
 	name string
 	ops  opSet
 }{
-	{"send", opsOf(rdmap.OpSend, rdmap.OpSendInvalidate, rdmap.OpSendSolicited, rdmap.OpSendSolicitedInvalidate)},
-	{"write", opsOf(rdmap.OpWrite)},
-	{"read", opsOf(rdmap.OpReadRequest, rdmap.OpReadResponse)},
-	{"atomic", opsOf(rdmap.OpAtomicRequest, rdmap.OpAtomicResponse)},
-	{"immediate", opsOf(rdmap.OpImmediate, rdmap.OpImmediateSolicited)},
-	{"terminate", opsOf(rdmap.OpTerminate)},
+	{"send", opsOf(rdmap.OpcodeSend, rdmap.OpcodeSendInvalidate, rdmap.OpcodeSendSolicited, rdmap.OpcodeSendSolicitedInvalidate)},
+	{"write", opsOf(rdmap.OpcodeWrite)},
+	{"read", opsOf(rdmap.OpcodeReadRequest, rdmap.OpcodeReadResponse)},
+	{"atomic", opsOf(rdmap.OpcodeAtomicRequest, rdmap.OpcodeAtomicResponse)},
+	{"immediate", opsOf(rdmap.OpcodeImmediate, rdmap.OpcodeImmediateSolicited)},
+	{"terminate", opsOf(rdmap.OpcodeTerminate)},
 	{"startup", opStartup},
-	{"send-plain", opsOf(rdmap.OpSend)},
-	{"send-inv", opsOf(rdmap.OpSendInvalidate)},
-	{"send-se", opsOf(rdmap.OpSendSolicited)},
-	{"send-se-inv", opsOf(rdmap.OpSendSolicitedInvalidate)},
-	{"read-request", opsOf(rdmap.OpReadRequest)},
-	{"read-response", opsOf(rdmap.OpReadResponse)},
-	{"atomic-request", opsOf(rdmap.OpAtomicRequest)},
-	{"atomic-response", opsOf(rdmap.OpAtomicResponse)},
+	{"send-plain", opsOf(rdmap.OpcodeSend)},
+	{"send-inv", opsOf(rdmap.OpcodeSendInvalidate)},
+	{"send-se", opsOf(rdmap.OpcodeSendSolicited)},
+	{"send-se-inv", opsOf(rdmap.OpcodeSendSolicitedInvalidate)},
+	{"read-request", opsOf(rdmap.OpcodeReadRequest)},
+	{"read-response", opsOf(rdmap.OpcodeReadResponse)},
+	{"atomic-request", opsOf(rdmap.OpcodeAtomicRequest)},
+	{"atomic-response", opsOf(rdmap.OpcodeAtomicResponse)},
 }
 
 // UnmarshalText parses a filter.

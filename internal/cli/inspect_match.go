@@ -40,9 +40,9 @@ func stagsOf(e capture.Event) (s []capture.STag) {
 		}
 		s = stagsOfHeader(&h)
 		switch op := rdmap.Control(h.Control).Opcode(); {
-		case op == rdmap.OpReadRequest && !h.Tagged:
+		case op == rdmap.OpcodeReadRequest && !h.Tagged:
 			s = append(s, stagsOfReadRequest(payload)...)
-		case op == rdmap.OpAtomicRequest && !h.Tagged:
+		case op == rdmap.OpcodeAtomicRequest && !h.Tagged:
 			if a, _, err := rdmap.ParseAtomicRequest(payload); err == nil {
 				s = append(s, capture.STag(a.STag))
 			}

@@ -157,13 +157,13 @@ func (c *reportConn) message(m *capture.Message) {
 // rowClass is the CSS class of a message's arrow.
 func rowClass(m *capture.Message) string {
 	switch op := rdmap.Opcode(m.Opcode); op {
-	case rdmap.OpWrite:
+	case rdmap.OpcodeWrite:
 		return "write"
-	case rdmap.OpReadRequest, rdmap.OpReadResponse:
+	case rdmap.OpcodeReadRequest, rdmap.OpcodeReadResponse:
 		return "read"
-	case rdmap.OpAtomicRequest, rdmap.OpAtomicResponse:
+	case rdmap.OpcodeAtomicRequest, rdmap.OpcodeAtomicResponse:
 		return "atomic"
-	case rdmap.OpTerminate:
+	case rdmap.OpcodeTerminate:
 		return "error"
 	}
 	return "send"

@@ -133,7 +133,7 @@ func messageDetail(m *capture.Message) string {
 		return fmt.Sprintf("MSN %d, identifier %d, it was %#x%s", m.MSN, m.AtomicResponse.ID, m.AtomicResponse.Original, answerWords(m))
 	case m.Immediate != nil:
 		return fmt.Sprintf("%#x, MSN %d", *m.Immediate, m.MSN)
-	case m.Tagged && rdmap.Opcode(m.Opcode) == rdmap.OpReadResponse:
+	case m.Tagged && rdmap.Opcode(m.Opcode) == rdmap.OpcodeReadResponse:
 		return fmt.Sprintf("%s into STag %v, TO %#x%s", plural(m.Length, "octet"), m.STag, m.TO, answerWords(m))
 	case m.Tagged:
 		return fmt.Sprintf("%s to STag %v, TO %#x", plural(m.Length, "octet"), m.STag, m.TO)

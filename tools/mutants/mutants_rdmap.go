@@ -6,7 +6,7 @@ var rdmapMutants = []mutant{
 	{name: "read-request-queue", ids: "RDMAP-5.2.1-03, RDMAP-4.1-08", file: "rdmap/opcode.go", old: `"RDMA Read Request", qn: QNReadRequest`, new: `"RDMA Read Request", qn: QNSend`},
 	{name: "terminate-queue", ids: "RDMAP-5.4-01, RDMAP-3.1-02", file: "rdmap/opcode.go", old: `"Terminate", qn: QNTerminate`, new: `"Terminate", qn: QNSend`},
 	{name: "atomic-response-queue", ids: "EXT-5.2.2-02, EXT-4.1-03", file: "rdmap/opcode.go", old: `"Atomic Response", qn: QNAtomicResponse`, new: `"Atomic Response", qn: QNReadRequest`},
-	{name: "opcodes-swapped", ids: "RDMAP-4.1-05", file: "rdmap/opcode.go", old: "OpSendInvalidate          Opcode = 4", new: "OpSendInvalidate          Opcode = 13"},
+	{name: "opcodes-swapped", ids: "RDMAP-4.1-05", file: "rdmap/opcode.go", old: "OpcodeSendInvalidate          Opcode = 4", new: "OpcodeSendInvalidate          Opcode = 13"},
 	{name: "rv-sent", ids: "RDMAP-4.1-06", file: "rdmap/send.go", old: "t.version<<6 | uint8(op)", new: "uint8(op)"},
 	{name: "rsv-sent", ids: "RDMAP-4.1-07", file: "rdmap/send.go", old: "t.version<<6 | uint8(op)", new: "t.version<<6 | 0x10 | uint8(op)"},
 	{name: "rsv-checked", ids: "RDMAP-4.1-07", file: "rdmap/opcode.go", old: "case c.Version() != version:", new: "case c.Version() != version || c.Reserved() != 0:"},
@@ -16,11 +16,11 @@ var rdmapMutants = []mutant{
 	{name: "opcode-tag-not-checked", ids: "RDMAP-4.1-04", file: "rdmap/opcode.go", old: "case op.Tagged() && !tagged:", new: "case op > 15 && !tagged:"},
 	{name: "invalidate-stag-not-sent", ids: "RDMAP-4.1-02, RDMAP-5.3-10", file: "rdmap/send.go", old: "return t.untagged(op, uint32(r.Invalidate)), r.SG", new: "return t.untagged(op, 0), nil"},
 	{name: "invalidate-field-not-zero", ids: "RDMAP-4.1-03", file: "rdmap/send.go", old: "return t.untagged(op, 0), r.SG", new: "return t.untagged(op, 5), r.SG"},
-	{name: "solicited-lost", ids: "RDMAP-5.3-09", file: "rdmap/send.go", old: "op = OpSendSolicited\n", new: "op = OpSend\n"},
+	{name: "solicited-lost", ids: "RDMAP-5.3-09", file: "rdmap/send.go", old: "op = OpcodeSendSolicited\n", new: "op = OpcodeSend\n"},
 
 	// headers
 	{name: "read-size-place", ids: "RDMAP-4.4-01", file: "rdmap/header.go", old: "binary.BigEndian.Uint32(b[12:]),\n\t\tSrcSTag", new: "binary.BigEndian.Uint32(b[8:]),\n\t\tSrcSTag"},
-	{name: "read-sink-to-lost", ids: "RDMAP-4.4-02", file: "rdmap/send.go", old: "t.tagged(OpReadResponse, r.SinkSTag, r.SinkTO)", new: "t.tagged(OpReadResponse, r.SinkSTag, 0)"},
+	{name: "read-sink-to-lost", ids: "RDMAP-4.4-02", file: "rdmap/send.go", old: "t.tagged(OpcodeReadResponse, r.SinkSTag, r.SinkTO)", new: "t.tagged(OpcodeReadResponse, r.SinkSTag, 0)"},
 	{name: "read-midway-not-advanced", ids: "RDMAP-4.8-08", file: "rdmap/header.go", old: "r.SrcTO += uint64(n)", new: "r.SrcTO += 0"},
 	{name: "read-request-too-long", ids: "RDMAP-4.2-01", file: "rdmap/recv.go", old: "if m.Length != ReadRequestLen {", new: "if m.Length == 0 {"},
 	{name: "terminate-bit-d", ids: "RDMAP-4.8-03", file: "rdmap/terminate.go", old: "termD = 0x4000", new: "termD = 0x1000"},
@@ -28,7 +28,7 @@ var rdmapMutants = []mutant{
 	{name: "terminate-reserved-sent", ids: "RDMAP-4.8-04", file: "rdmap/terminate.go", old: "word := uint32(t.Code) << 16", new: "word := uint32(t.Code)<<16 | 1"},
 	{name: "terminate-echo-for-catastrophe", ids: "RDMAP-4.8-09, RDMAP-4.8-06", file: "rdmap/terminate.go", old: "return c.Type() != 0", new: "return true"},
 	{name: "terminate-echoes-mpa", ids: "RDMAP-4.8-09", file: "rdmap/terminate.go", old: "return c.Type() != 0\n\t}\n\treturn false", new: "return c.Type() != 0\n\t}\n\treturn true"},
-	{name: "terminate-r-for-all", ids: "RDMAP-4.8-09, EXT-8.1-01", file: "rdmap/terminate.go", old: "if !protection || len(o.RDMAPHeader) != ReadRequestLen || Control(o.DDPHeader[1]).Opcode() != OpReadRequest {", new: "if protection && len(o.RDMAPHeader) != ReadRequestLen {"},
+	{name: "terminate-r-for-all", ids: "RDMAP-4.8-09, EXT-8.1-01", file: "rdmap/terminate.go", old: "if !protection || len(o.RDMAPHeader) != ReadRequestLen || Control(o.DDPHeader[1]).Opcode() != OpcodeReadRequest {", new: "if protection && len(o.RDMAPHeader) != ReadRequestLen {"},
 	{name: "fetchadd-carry", ids: "EXT-5.1.1-01", file: "rdmap/atomic.go", old: "return (old&^mask + add&^mask) ^ (old^add)&mask", new: "return old + add"},
 	{name: "cmpswap-compare-mask", ids: "EXT-5.1.2-01", file: "rdmap/atomic.go", old: "if (old^compare)&compareMask != 0 {", new: "if old != compare {"},
 	{name: "cmpswap-swap-mask", ids: "EXT-5.1.2-01", file: "rdmap/atomic.go", old: "return old&^swapMask | swap&swapMask", new: "return swap"},
@@ -58,7 +58,7 @@ var rdmapMutants = []mutant{
 	{name: "responses-reversed", ids: "RDMAP-5.2.2-04, RDMAP-5.2.1-04, EXT-5.4-06", file: "rdmap/send.go", old: "t.request, t.released = *q.at(q.head), false", new: "t.request, t.released = *q.at(q.ready - 1), false"},
 	{name: "read-complete-when-sent", ids: "RDMAP-5.5-12, EXT-5.4-05", file: "rdmap/send.go", old: "e.state = entryWaiting", new: "e.state = entryDone"},
 	{name: "complete-before-ddp", ids: "RDMAP-5.5-09", file: "rdmap/send.go", old: "s.batchTaken()\n\tp := s.progress", new: "p := s.progress"},
-	{name: "complete-out-of-order", ids: "RDMAP-5.5-10", file: "rdmap/stream.go", old: "\t\tif e.state != entryDone {\n\t\t\treturn\n\t\t}\n\t\ts.completion", new: "\t\tif e.state != entryDone && e.req.Op != WRRead {\n\t\t\treturn\n\t\t}\n\t\ts.completion"},
+	{name: "complete-out-of-order", ids: "RDMAP-5.5-10", file: "rdmap/stream.go", old: "\t\tif e.state != entryDone {\n\t\t\treturn\n\t\t}\n\t\ts.completion", new: "\t\tif e.state != entryDone && e.req.Op != OpRead {\n\t\t\treturn\n\t\t}\n\t\ts.completion"},
 	{name: "fence-ignored", ids: "RDMAP-5.5-07", file: "rdmap/send.go", old: "return !e.req.Fence || s.outstanding.empty()", new: "return !e.req.Fence || !s.outstanding.full()"},
 
 	// the end

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/go-iwarp/iwarp"
+	"github.com/go-iwarp/iwarp/internal/netpair"
 )
 
 // benchCmd is "iwarp bench".
@@ -25,12 +26,16 @@ type benchCmd struct {
 	Lat      bool          `help:"Latency, of one operation at a time, instead of bandwidth."`
 	Poll     bool          `help:"Polling mode at both ends: whoever waits for a completion reads the socket, and spins. Takes a processor for each end."`
 	Baseline bool          `help:"Plain TCP of Go in turn with every sample, and the ratio to it: writes of 16 segments, reads of 256 KiB; with --lat a ping-pong, which spins with --poll."`
+	Buffered bool          `help:"With --baseline: plain TCP writes messages of the same size through a buffer of 64 KiB, as a program with such messages does. Not with --lat."`
 	Samples  int           `default:"7" placeholder:"N" help:"Samples (default 7). The median of them is the result."`
 	Duration time.Duration `default:"250ms" placeholder:"D" help:"About how long a sample takes (default 250ms)."`
 	Segment  fpduMax       `placeholder:"N" help:"Hold FPDUs to what fits TCP segments of N octets, as on a network with such a path: 1448 is Ethernet's."`
 	Pages    benchPages    `default:"huge" placeholder:"huge|heap" help:"The memory that messages of 256 KiB and more come from and go to, the baseline's too: in huge pages where Linux gives them (default, up to 16 connections), or wherever Go's heap has it, which is slower and differs from run to run."`
 	SameCPU  bool          `name:"same-cpu" help:"Both ends on one processor, where a wake-up is cheap and steady. Only without HOST:PORT, and on Linux."`
 	One      bool          `name:"one-process" help:"Both ends in this process. Only without HOST:PORT."`
+	Net      *int          `placeholder:"MTU" help:"Both ends on this machine, but on a network between them, whose MTU this is: 1500 is Ethernet's. Network namespaces are made for it and are gone afterwards. Linux, as root."`
+	Offloads bool          `default:"true" negatable:"" help:"With --net: segmentation offloads, as adapters have them (default). Without them each TCP segment is a packet of its own."`
+	Steering benchSteering `default:"fixed" placeholder:"fixed|kernel" help:"With --net: one processor receives all packets, in order (default), and a sample in which a segment had to be sent again is void and is taken again; or whichever processor the kernel chooses, which reorders packets."`
 	HTML     string        `name:"html" placeholder:"FILE" help:"Write the results with plots to FILE, as HTML that needs nothing else."`
 	JSON     bool          `name:"json" help:"Print JSON, an object a line, errors too. The keys are listed above."`
 	Profile  string        `placeholder:"FILE" hidden:"" help:"Write a processor profile of the first size."`
@@ -53,11 +58,13 @@ With --json every line is an object; "event" says which:
   machine   go, os, arch, cpus, processor, features (a list), crc_kernel; peer: the same of the other end
 
   result    op, octets, depth, conns, bidi, latency, poll, crc, markers, segment (0: the TCP's), mulpdu,
-            congestion, huge_pages (whether the messages lie in such), samples
+            congestion, huge_pages (whether the messages lie in such), buffered, samples
             gb_per_s (1e9 octets), gb_per_s_min, gb_per_s_max, messages_per_s,
             cpu_s_per_gb (both ends), allocs_per_op (both ends), syscalls_per_gb (reads and writes, both ends)
             with --lat instead: min_ns, median_ns, p99_ns, p999_ns, max_ns, allocs_per_op, histogram: a list of
             {below_ns, count}
+            with --net also: net, an object with mtu, offloads, steering, retransmissions (TCP segments sent again in the
+            samples that count), void_samples (taken again, since segments were)
             with --baseline also: ratio (median of the rounds' ratios, below 1 is slower for bandwidth, above 1
             for latency), ratio_min, ratio_max, cpu_ratio, syscall_ratio, and baseline: an object with
             gb_per_s, cpu_s_per_gb, syscalls_per_gb, or median_ns
@@ -106,6 +113,23 @@ func (p *benchPages) UnmarshalText(b []byte) error {
 	return fmt.Errorf("%q: huge or heap", b)
 }
 
+// benchSteering is which processors receive packets on the network of --net.
+type benchSteering string
+
+const (
+	steeringFixed  benchSteering = "fixed"
+	steeringKernel benchSteering = "kernel"
+)
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (s *benchSteering) UnmarshalText(b []byte) error {
+	if v := benchSteering(b); v == steeringFixed || v == steeringKernel {
+		*s = v
+		return nil
+	}
+	return fmt.Errorf("%q: fixed or kernel", b)
+}
+
 // Bounds of what can be asked for.
 const (
 	maxBenchDepth   = 8192
@@ -124,6 +148,8 @@ func (c *benchCmd) Validate() error {
 		return errors.New("--lat --op write: a Write alone tells the other end nothing: use notify, a Write and then a Send")
 	case c.Lat && (c.Bidi || c.Depth != nil || c.Conns != 1):
 		return errors.New("--lat: one operation at a time, on one connection: without --bidi, --depth and --conns")
+	case c.Buffered && (!c.Baseline || c.Lat):
+		return errors.New("--buffered: says how the baseline writes: only with --baseline, and without --lat")
 	case c.Sweep && len(c.Size) > 0:
 		return errors.New("--sweep: not together with --size")
 	case c.Depth != nil && (*c.Depth < 1 || *c.Depth > maxBenchDepth):
@@ -138,6 +164,12 @@ func (c *benchCmd) Validate() error {
 		return fmt.Errorf("--segment %d: not together with --fpdu-max", c.Segment)
 	case c.Server != nil && (c.SameCPU || c.One):
 		return errors.New("--same-cpu, --one-process: not with HOST:PORT, whose processes are not ours")
+	case c.Net != nil && (c.Server != nil || c.Serve != nil):
+		return errors.New("--net: both ends run here: not with HOST:PORT or --serve")
+	case c.Net != nil && (*c.Net < netpair.MinMTU || *c.Net > netpair.MaxMTU):
+		return fmt.Errorf("--net %d: an MTU from %d to %d", *c.Net, netpair.MinMTU, netpair.MaxMTU)
+	case c.Net == nil && (!c.Offloads || c.Steering != steeringFixed):
+		return errors.New("--no-offloads, --steering: only with --net, whose network they are of")
 	case len(c.Startup.Private) > 0:
 		return errors.New("--private: bench's peers need none")
 	case c.Startup.Record != "":
@@ -169,21 +201,26 @@ func (c *benchCmd) Run(ctx context.Context, out *output) error {
 		}
 	}
 	c.Startup.announce(out)
-	addr := ""
+	b := &benchClient{benchCmd: c, out: out}
 	if c.Server != nil {
-		addr = string(*c.Server)
-	} else {
-		if !c.One {
-			shareProcessors()
-		}
-		local, stop, err := c.otherEnd(ctx)
-		if err != nil {
-			return err
-		}
-		defer stop()
-		addr = local
+		b.addr = string(*c.Server)
+		return b.run(ctx)
 	}
-	b := &benchClient{benchCmd: c, out: out, addr: addr}
+	network, err := c.newNetwork()
+	if err != nil {
+		return err
+	}
+	defer network.close()
+	b.network = network
+	if !c.One {
+		shareProcessors()
+	}
+	addr, stop, err := c.otherEnd(ctx, network)
+	if err != nil {
+		return err
+	}
+	defer stop()
+	b.addr = addr
 	return b.run(ctx)
 }
 
@@ -209,7 +246,7 @@ func (c *benchCmd) sizes() []int {
 func (c *benchCmd) spec(size int) benchSpec {
 	s := benchSpec{
 		Op: c.Op, Size: size, Conns: c.Conns, Bidi: c.Bidi, Lat: c.Lat, Poll: c.Poll,
-		Depth: min(max(4<<20/size, 4), 512), HugePages: c.Pages == pagesHuge,
+		Depth: min(max(4<<20/size, 4), 512), HugePages: c.Pages == pagesHuge, Buffered: c.Buffered,
 	}
 	if s.Op == opAuto {
 		s.Op = opWrite
@@ -227,10 +264,10 @@ func (c *benchCmd) spec(size int) benchSpec {
 }
 
 // childArgs is the command line of the other end on this machine.
-func (c *benchCmd) childArgs() []string {
+func (c *benchCmd) childArgs(host string) []string {
 	f := &c.Startup
 	args := []string{
-		"bench", "--serve", "127.0.0.1:0", "--child", "--json",
+		"bench", "--serve", host + ":0", "--child", "--json",
 		fmt.Sprintf("--rev=%d", f.Rev), "--crc=" + string(f.CRC), "--rtr=" + f.RTR.flag(),
 		fmt.Sprintf("--fpdu-max=%d", f.FPDUMax), "--timeout=" + f.timeout().String(),
 	}

@@ -25,20 +25,22 @@ type benchClient struct {
 	cfg  *iwarp.Config
 	ctl  *control
 
+	network *benchNetwork // between two ends on this machine; nil with HOST:PORT
+
 	machine machineEvent
 	results []*benchResult
 }
 
 // otherEnd starts the other end on this machine and gives its address.
-func (c *benchCmd) otherEnd(ctx context.Context) (addr string, stop func(), err error) {
+func (c *benchCmd) otherEnd(ctx context.Context, network *benchNetwork) (addr string, stop func(), err error) {
 	if c.One {
-		return c.otherEndHere(ctx)
+		return c.otherEndHere(ctx, network)
 	}
 	exe, err := os.Executable()
 	if err != nil {
 		return "", nil, err
 	}
-	cmd := exec.CommandContext(ctx, exe, c.childArgs()...)
+	cmd := exec.CommandContext(ctx, exe, c.childArgs(network.host())...)
 	cmd.Args[0] = os.Args[0]
 	cmd.Env = append(os.Environ(), procsEnv+"="+strconv.Itoa(runtime.GOMAXPROCS(0)))
 	cmd.Stderr = os.Stderr
@@ -50,7 +52,7 @@ func (c *benchCmd) otherEnd(ctx context.Context) (addr string, stop func(), err 
 	if err != nil {
 		return "", nil, err
 	}
-	if err := cmd.Start(); err != nil {
+	if err := network.start(cmd); err != nil {
 		return "", nil, err
 	}
 	stop = func() {
@@ -85,12 +87,12 @@ func shareProcessors() {
 }
 
 // otherEndHere runs the other end in this process.
-func (c *benchCmd) otherEndHere(ctx context.Context) (addr string, stop func(), err error) {
+func (c *benchCmd) otherEndHere(ctx context.Context, network *benchNetwork) (addr string, stop func(), err error) {
 	cfg, err := c.Startup.config()
 	if err != nil {
 		return "", nil, err
 	}
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	ln, err := network.listen()
 	if err != nil {
 		return "", nil, err
 	}
@@ -142,7 +144,7 @@ func (b *benchClient) run(ctx context.Context) (err error) {
 func (b *benchClient) dial(ctx context.Context, p preface) (net.Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, b.Startup.timeout())
 	defer cancel()
-	nc, err := (&net.Dialer{}).DialContext(ctx, "tcp", b.addr)
+	nc, err := b.network.dial(ctx, b.addr)
 	if err != nil {
 		return nil, fmt.Errorf("connecting to %s: %w", b.addr, err)
 	}
@@ -270,8 +272,12 @@ func (b *benchClient) measure(ctx context.Context, spec benchSpec, first bool) (
 	} else if stop != nil {
 		defer stop()
 	}
-	r := &benchResult{benchSpec: spec, crc: b.Startup.CRC == on, markers: b.Startup.Markers, segment: int(b.Segment)}
-	for i := range b.Samples {
+	r := &benchResult{benchSpec: spec, network: b.network.result(), crc: b.Startup.CRC == on, markers: b.Startup.Markers, segment: int(b.Segment)}
+	for len(r.rounds) < b.Samples {
+		before, err := b.network.retransmissions()
+		if err != nil {
+			return nil, err
+		}
 		var round benchRound
 		if round.ours, err = ours.sample(ctx, count); err != nil {
 			return nil, err
@@ -281,8 +287,17 @@ func (b *benchClient) measure(ctx context.Context, spec benchSpec, first bool) (
 				return nil, fmt.Errorf("baseline: %w", err)
 			}
 		}
+		after, err := b.network.retransmissions()
+		if err != nil {
+			return nil, err
+		}
+		if ok, err := r.counts(after-before, b.Samples); err != nil {
+			return nil, err
+		} else if !ok {
+			continue
+		}
 		r.add(count, round)
-		p.show(i + 1)
+		p.show(len(r.rounds))
 	}
 	r.mulpdu, r.huge = ours.mulpdu(), ours.huge()
 	r.finish(base != nil)

@@ -34,6 +34,7 @@ type benchResult struct {
 	segment      int
 	mulpdu       int
 	huge         bool // the messages lie in huge pages
+	network      *netResult
 
 	rounds []roundFigures
 	allocs []float64 // per operation
@@ -212,16 +213,18 @@ func (r *benchResult) MarshalJSON() ([]byte, error) {
 		MULPDU     int     `json:"mulpdu"`
 		Congestion string  `json:"congestion"`
 		HugePages  bool    `json:"huge_pages"`
+		Buffered   bool    `json:"buffered"`
 		Samples    int     `json:"samples"`
 		Allocs     float64 `json:"allocs_per_op"`
 		*bandwidth
 		*latency
 		*comparison
+		Net    *netResult     `json:"net,omitempty"`
 		Rounds []roundFigures `json:"rounds"`
 	}{
 		Op: r.Op, Octets: r.Size, Depth: r.Depth, Conns: r.Conns, Bidi: r.Bidi, Latency: r.Lat, Poll: r.Poll,
-		CRC: r.crc, Markers: r.markers, Segment: r.segment, MULPDU: r.mulpdu, Congestion: r.Congestion, HugePages: r.huge,
-		Samples: len(r.rounds), Allocs: median(r.allocs), Rounds: r.rounds,
+		CRC: r.crc, Markers: r.markers, Segment: r.segment, MULPDU: r.mulpdu, Congestion: r.Congestion, HugePages: r.huge, Buffered: r.Buffered,
+		Samples: len(r.rounds), Allocs: median(r.allocs), Net: r.network, Rounds: r.rounds,
 	}
 	if r.Lat {
 		e.latency = &latency{
@@ -249,6 +252,9 @@ func (r *benchResult) text() string {
 		}
 		fmt.Fprintf(&b, "%s, CRC %s, frames of at most %s, congestion control %s, %s%s; medians\n", r.title(), onOffWord(r.crc),
 			plural(uint64(r.mulpdu), "octet"), orUnknown(r.Congestion), pages, plural(uint64(len(r.rounds)), "sample"))
+	}
+	if n := r.network; n != nil && (r.headerBefore || n.Void > 0 || n.Retransmissions > 0) {
+		b.WriteString(n.text() + "\n")
 	}
 	if r.Lat {
 		r.latencyText(&b)

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"fmt"
@@ -17,6 +18,7 @@ import (
 const (
 	baselineSegments = 16        // of a write
 	baselineRead     = 256 << 10 // octets
+	baselineBuffer   = 64 << 10  // octets, where it writes messages
 )
 
 // tcpLink is the baseline: the same octets over plain TCP.
@@ -31,6 +33,7 @@ type tcpConn struct {
 	sock *tcpinfo.Socket
 	src  []byte
 	dst  []byte
+	buf  *bufio.Writer // where it writes messages
 	took []int64
 }
 
@@ -44,6 +47,9 @@ func (l *tcpLink) add(_ context.Context, i int, nc net.Conn) error {
 		return fmt.Errorf("a %T is no TCP connection", nc)
 	}
 	c := &tcpConn{spec: &l.spec, nc: tc}
+	if l.spec.Buffered {
+		c.buf = bufio.NewWriterSize(tc, baselineBuffer)
+	}
 	c.sock, _ = tcpinfo.NewSocket(tc)
 	l.conns[i] = c
 	if l.spec.Lat {
@@ -124,6 +130,14 @@ func (c *tcpConn) piece() int {
 }
 
 func (c *tcpConn) send(total int64) error {
+	if c.buf != nil {
+		for ; total > 0; total -= int64(c.spec.Size) {
+			if _, err := c.buf.Write(c.src[:c.spec.Size]); err != nil {
+				return err
+			}
+		}
+		return c.buf.Flush()
+	}
 	piece, at := c.piece(), 0
 	for total > 0 {
 		if c.spec.Size <= 1<<20 {

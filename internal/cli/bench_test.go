@@ -3,10 +3,13 @@ package cli
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/go-iwarp/iwarp/internal/netpair"
 )
 
 // bench runs a bench with both ends in this process and gives its JSON objects.
@@ -35,6 +38,8 @@ func TestBench(t *testing.T) {
 		{"--bidi", "--baseline"},
 		{"--op", "send", "--bidi", "--size", "64", "--depth", "100"},
 		{"--op", "read", "--bidi", "--conns", "3", "--baseline"},
+		{"--size", "64,1M", "--baseline", "--buffered"},
+		{"--op", "read", "--bidi", "--size", "5000", "--baseline", "--buffered"},
 		{"--lat", "--baseline"},
 		{"--lat", "--op", "read"},
 		{"--lat", "--op", "notify", "--poll", "--baseline"},
@@ -77,6 +82,49 @@ func checkResult(t *testing.T, r map[string]any, args string) {
 	}
 	if seg := r["mulpdu"].(float64); strings.Contains(args, "--segment 1448") && seg > 1448 {
 		t.Errorf("MULPDU is %v", seg)
+	}
+}
+
+// A bench on a network of its own has the frames of its MTU, and says what the network did.
+func TestBenchNet(t *testing.T) {
+	if p, err := netpair.New(nil); err != nil {
+		t.Skip(err)
+	} else if err := p.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for mtu, least := range map[string]float64{"1500": 1400, "9000": 8900} {
+		code, events, stderr := bench(t, "--net", mtu, "--steering", "kernel", "--no-offloads", "--op", "send", "--size", "1K")
+		if code != ExitOK || len(events) != 2 {
+			t.Fatalf("MTU %s: exit code %d, stderr %s%v", mtu, code, stderr, events)
+		}
+		network, _ := events[1]["net"].(map[string]any)
+		if fmt.Sprint(network["mtu"]) != mtu || network["offloads"] != false || network["steering"] != "kernel" {
+			t.Errorf("net: %v", network)
+		}
+		if n := events[1]["mulpdu"].(float64); n < least || n > least+100 {
+			t.Errorf("MTU %s: MULPDU %v", mtu, n)
+		}
+	}
+}
+
+// A sample in which a segment is sent again is void where packets cannot be reordered, and too many of them are an error.
+func TestBenchVoid(t *testing.T) {
+	fixed := &benchResult{network: &netResult{Steering: steeringFixed}}
+	if ok, err := fixed.counts(0, 1); !ok || err != nil {
+		t.Error("a good sample is void", err)
+	}
+	for range maxVoid {
+		if ok, err := fixed.counts(1, 1); ok || err != nil {
+			t.Error("a sample with a segment sent again counts", err)
+		}
+	}
+	if _, err := fixed.counts(1, 1); err == nil {
+		t.Error("nothing but void samples is no error")
+	}
+	mustContain(t, "text", fixed.network.text(), "void")
+	kernel := &benchResult{network: &netResult{Steering: steeringKernel}}
+	if ok, err := kernel.counts(7, 1); !ok || err != nil || kernel.network.Retransmissions != 7 {
+		t.Errorf("left to the kernel: %v, %v, %d", ok, err, kernel.network.Retransmissions)
 	}
 }
 
@@ -125,6 +173,13 @@ func TestBenchUsage(t *testing.T) {
 		"127.0.0.1:1 --same-cpu":         "--same-cpu",
 		"--private 00":                   "--private",
 		"--record x":                     "--record",
+		"--buffered":                     "only with --baseline",
+		"--net 100":                      "--net 100",
+		"--net 1500 127.0.0.1":           "--net",
+		"--net 1500 --serve :0":          "--net",
+		"--no-offloads":                  "only with --net",
+		"--steering kernel":              "only with --net",
+		"--net 1500 --steering left":     "fixed or kernel",
 	} {
 		var stdout, stderr bytes.Buffer
 		code := Main(testContext(t), append([]string{"bench"}, strings.Fields(args)...), &stdout, &stderr)

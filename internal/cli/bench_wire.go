@@ -68,6 +68,7 @@ type benchSpec struct {
 	Poll       bool    `json:"poll"`
 	Congestion string  `json:"congestion"`
 	HugePages  bool    `json:"huge_pages"`
+	Buffered   bool    `json:"buffered"`
 }
 
 // maxHugeConns is for how many connections a server takes huge pages: a MiB takes

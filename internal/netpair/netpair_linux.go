@@ -15,6 +15,8 @@ import (
 	"syscall"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/go-iwarp/iwarp/internal/procstat"
 )
 
 // New makes a pair. A nil cfg is the zero value. The error wraps [ErrUnsupported] where no pair can be made.
@@ -97,15 +99,24 @@ func ip(file *os.File, args ...string) error {
 // of a mask receive all packets of a device.
 const steering = `mount -t sysfs sysfs /sys && for q in "/sys/class/net/$1"/queues/rx-*/rps_cpus; do echo "$2" > "$q" || exit; done`
 
-// steer lets the last processor receive all packets of a device. It runs on the device's host.
+// steer lets the last processor that this process may use receive all packets of a device. It runs on the device's
+// host.
 func steer(dev string) error {
-	mask := fmt.Sprintf("%x", 1<<(min(runtime.NumCPU(), 32)-1))
-	cmd := exec.Command("sh", "-c", steering, "sh", dev, mask)
+	last, err := procstat.LastProcessor()
+	if err != nil {
+		return err
+	}
+	cmd := exec.Command("sh", "-c", steering, "sh", dev, processorMask(last))
 	cmd.SysProcAttr = &syscall.SysProcAttr{Unshareflags: unix.CLONE_NEWNS} // nobody else sees that mount
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("receive packet steering: %w: %s", err, bytes.TrimSpace(out))
 	}
 	return nil
+}
+
+// processorMask is the mask of one processor as /sys has it: words of 32 bits, the highest first.
+func processorMask(n int) string {
+	return fmt.Sprintf("%x", 1<<(n%32)) + strings.Repeat(",00000000", n/32)
 }
 
 // Retransmissions returns how many TCP segments the two hosts have sent again since the pair was made.

@@ -48,6 +48,14 @@ func TestSteering(t *testing.T) {
 	}
 }
 
+func TestProcessorMask(t *testing.T) {
+	for n, want := range map[int]string{0: "1", 1: "2", 31: "80000000", 32: "1,00000000", 65: "2,00000000,00000000"} {
+		if got := processorMask(n); got != want {
+			t.Errorf("processor %d: %q, not %q", n, got, want)
+		}
+	}
+}
+
 // The offloads are off where that is asked for.
 func TestNoOffloads(t *testing.T) {
 	p := Need(t, &Config{NoOffloads: true})

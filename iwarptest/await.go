@@ -125,13 +125,13 @@ func (p *Peer) TrySend(segments ...[]byte) error {
 
 // Agree sets the framing of both directions as the two startup frames say, for
 // one that was exchanged without [Peer.Respond] or [Peer.Initiate]. initiator
-// says which end this peer is.
+// says which end this peer is. A frame that ends before its flags has none.
 func (p *Peer) Agree(request, reply []byte, initiator bool) {
 	mine, theirs := request, reply
 	if !initiator {
 		mine, theirs = reply, request
 	}
-	p.agree(request, reply, theirs[16]&FlagM != 0, mine[16]&FlagM != 0)
+	p.agree(request, reply, flagsOf(theirs)&FlagM != 0, flagsOf(mine)&FlagM != 0)
 }
 
 // Reset is Abort that does not fail the test.

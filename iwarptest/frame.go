@@ -47,9 +47,13 @@ func CRC32C(b []byte) uint32 {
 func FPDU(ulpdu []byte) []byte { return new(Framer).Frame(ulpdu) }
 
 // FixCRC computes the CRC of a frame made by [FPDU] or [Framer.Frame] anew, in
-// place, after its octets were changed. It gives the frame.
+// place, after its octets were changed. It returns the frame; one shorter than a
+// CRC is returned as it is.
 func FixCRC(fpdu []byte) []byte {
 	body := len(fpdu) - 4
+	if body < 0 {
+		return fpdu
+	}
 	binary.LittleEndian.PutUint32(fpdu[body:], CRC32C(fpdu[:body]))
 	return fpdu
 }
@@ -63,12 +67,14 @@ type Framer struct {
 	// sent as zero, and not looked at.
 	NoCRC bool
 	// Pos is the number of octets of Full Operation that went before, Markers
-	// included. Frame and Unframe move it on.
+	// included. Frame and Unframe move it on. It is a multiple of 4, as every stream
+	// of FPDUs has it; from another one no Marker is ever due.
 	Pos uint64
 }
 
-// Frame gives the FPDU of a ULPDU of at most 65535 octets, with the Marker that
-// is due before it, if one is.
+// Frame returns the FPDU of a ULPDU of at most 65535 octets, with the Marker that
+// is due before it, if one is. ULPDU_Length has 16 bits: for a ULPDU that is longer
+// it has the low ones, and the FPDU is one that no receiver can take apart.
 func (f *Framer) Frame(ulpdu []byte) []byte {
 	clean := binary.BigEndian.AppendUint16(nil, uint16(len(ulpdu)))
 	clean = append(clean, ulpdu...)

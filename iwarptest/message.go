@@ -76,13 +76,16 @@ func SendSolicitedInvalidate(msn, stag uint32, data []byte) []byte {
 
 // Terminate gives a Terminate, MSN 1 on QN 2. code is layer, error type and error
 // code as the first 16 bits have them (0x1203: DDP, untagged, 3). Without an
-// offending segment there are no headers. With one, M and D are set, its length
-// and its DDP header are there, and for a Read Request with an RDMAP remote
-// protection error (0x01..) R and the request are too
+// offending segment, nil or empty, there are no headers. With one, M and D are set,
+// its length and its DDP header are there, and for a Read Request with an RDMAP
+// remote protection error (0x01..) R and the request are too. Of a segment that is
+// shorter than its DDP header there is the length alone, with M, and of a request
+// that is cut no more than its DDP header. The length has 16 bits, the low ones of
+// a segment's that is longer
 // (https://www.rfc-editor.org/rfc/rfc5040#section-4.8).
 func Terminate(code uint16, offender []byte) []byte {
 	b := binary.BigEndian.AppendUint16(nil, code)
-	if offender == nil {
+	if len(offender) == 0 {
 		return Untagged(7, true, 0, 2, 1, 0, append(b, 0, 0))
 	}
 	header := 18
@@ -90,7 +93,10 @@ func Terminate(code uint16, offender []byte) []byte {
 		header = 14
 	}
 	end, bits := header, byte(0xc0)
-	if code>>8 == 0x01 && offender[1]&0xf == 1 {
+	switch {
+	case len(offender) < header:
+		end, bits = 0, 0x80
+	case code>>8 == 0x01 && offender[1]&0xf == 1 && len(offender) >= header+28:
 		end, bits = header+28, 0xe0
 	}
 	b = append(b, bits, 0)

@@ -74,12 +74,12 @@ func (p *Peer) Send(segments ...[]byte) {
 
 // Respond is the responder's part of the startup: it waits for a Request, sends
 // the reply and gives the Request. Markers and CRC are from then on as the two
-// frames agree.
+// frames agree; a reply that ends before its flags sets none.
 func (p *Peer) Respond(why string, reply []byte) (request []byte) {
 	p.t.Helper()
 	request = p.WantStartup(why, requestKey)
 	p.SendRaw(reply)
-	p.agree(request, reply, request[16]&FlagM != 0, reply[16]&FlagM != 0)
+	p.agree(request, reply, flagsOf(request)&FlagM != 0, flagsOf(reply)&FlagM != 0)
 	return request
 }
 
@@ -89,14 +89,14 @@ func (p *Peer) Initiate(why string, request []byte) (reply []byte) {
 	p.t.Helper()
 	p.SendRaw(request)
 	reply = p.WantStartup(why, replyKey)
-	p.agree(request, reply, reply[16]&FlagM != 0, request[16]&FlagM != 0)
+	p.agree(request, reply, flagsOf(reply)&FlagM != 0, flagsOf(request)&FlagM != 0)
 	return reply
 }
 
 // agree sets both directions: M is the wish of the frame's sender for what it
 // receives, CRC is on when either end wants it.
 func (p *Peer) agree(request, reply []byte, outMarkers, inMarkers bool) {
-	noCRC := (request[16]|reply[16])&FlagC == 0
+	noCRC := (flagsOf(request)|flagsOf(reply))&FlagC == 0
 	p.Out = Framer{Markers: outMarkers, NoCRC: noCRC}
 	p.In = Framer{Markers: inMarkers, NoCRC: noCRC}
 }

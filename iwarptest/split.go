@@ -3,6 +3,7 @@ package iwarptest
 import (
 	"iter"
 	"net"
+	"slices"
 	"sync"
 )
 
@@ -73,7 +74,7 @@ func Split(nc net.Conn, sizes ...int) net.Conn {
 	if len(sizes) == 0 {
 		sizes = []int{1}
 	}
-	return &splitConn{Conn: nc, sizes: sizes, left: max(sizes[0], 1)}
+	return &splitConn{Conn: nc, sizes: slices.Clone(sizes), left: max(sizes[0], 1)}
 }
 
 type splitConn struct {

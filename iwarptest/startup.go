@@ -29,11 +29,14 @@ const (
 //	+-+-+-+-+-------+---------------+-------------------------------+
 //	|                     Private Data, 0 to 512 octets             |
 //	+---------------------------------------------------------------+
+//
+// privateData is not looked at. PD_Length has 16 bits, the low ones of a length
+// above 65535.
 func Request(flags, rev byte, privateData []byte) []byte {
 	return startup(requestKey, flags, rev, privateData)
 }
 
-// Reply gives an MPA Reply frame.
+// Reply gives an MPA Reply frame, laid out as the [Request].
 func Reply(flags, rev byte, privateData []byte) []byte {
 	return startup(replyKey, flags, rev, privateData)
 }
@@ -51,4 +54,13 @@ func Enhanced(ird, ord uint16, ulpData []byte) []byte {
 	b := binary.BigEndian.AppendUint16(nil, ird)
 	b = binary.BigEndian.AppendUint16(b, ord)
 	return append(b, ulpData...)
+}
+
+// flagsOf gives the flags of a startup frame, none if it is cut before them.
+func flagsOf(frame []byte) byte {
+	const at = len(requestKey)
+	if len(frame) <= at {
+		return 0
+	}
+	return frame[at]
 }

@@ -82,6 +82,9 @@ func (s *session) connect() {
 	if s.wrap != nil {
 		nc = s.wrap(nc)
 	}
+	if s.k.o.Gentle && s.k.o.Role == Initiator {
+		nc = &gentleConn{Conn: nc}
+	}
 	s.p = iwarptest.NewPeer(s, nc)
 	s.p.Timeout = s.timeout()
 	s.wire.init()
@@ -91,6 +94,7 @@ func (s *session) connect() {
 // close ends the connection for good.
 func (s *session) close() {
 	if s.p != nil {
+		s.leave()
 		_ = s.p.Conn.Close()
 	}
 }
@@ -311,6 +315,7 @@ func (s *session) awaitReply(req []byte) outcome {
 		return outcome{kind: rejects}
 	}
 	s.p.Agree(req, reply, true)
+	s.replied()
 	return outcome{kind: replies}
 }
 

@@ -100,12 +100,14 @@ func optionCase(rev byte, enhanced bool, flags byte) *Case {
 }
 
 func reservedFlag(rev, bit byte) *Case {
-	ids, rule := "MPA-7.1.1-13", "Res bits are not checked on receive"
+	ids, rule, level := "MPA-7.1.1-13", "Res bits are not checked on receive", Hostile
 	if bit&iwarptest.FlagR != 0 {
-		ids, rule = "MPA-7.1.1-11", "R in a Request is not checked"
+		// Linux siw accepts with a Reply that has R too, and stops when the initiator,
+		// which was rejected, goes away.
+		ids, rule, level = "MPA-7.1.1-11", "R in a Request is not checked", Crasher
 	}
 	return &Case{
-		ID: fmt.Sprintf("options/rev-%d-flag-%02x", rev, bit), Rules: rules(ids), Roles: Initiator, Level: Hostile,
+		ID: fmt.Sprintf("options/rev-%d-flag-%02x", rev, bit), Rules: rules(ids), Roles: Initiator, Level: level,
 		Rule: rule, Sends: fmt.Sprintf("a Request Rev %d with the flags %02x set", rev, bit), Legal: legal(carryOn("RFC 5044 section 7.1.1")),
 		run: func(s *session) {
 			if rev == 2 {

@@ -12,7 +12,26 @@ import (
 // its first FPDU. Linux siw is not ready for the first FPDU when its Reply is out,
 // and looks at it when more arrives. A mistake, or an end, that it finds together
 // with the first FPDU, or before the first one, stops the kernel in a BUG of iwcm.c.
+// Where it can be asked, it is asked too: see settle.
 const gentlePause = 60 * time.Millisecond
+
+// settle waits until the peer of a gentle initiator has taken the first FPDU, which
+// it shows by answering a Read of no octets. A pause alone would not do: who knows
+// how long the peer's processor was somewhere else.
+func (s *session) settle() {
+	if _, ok := s.p.Conn.(*gentleConn); !ok || s.maxReads == 0 || !s.mine.block || !s.their.block {
+		return
+	}
+	r := s.readZero()
+	o, ok := s.pump(4*gentlePause, func() bool { return r.complete })
+	if !ok && o.kind == silent {
+		s.send(iwarptest.Write(0, 0, nil)) // so that it looks
+		o, ok = s.pump(s.timeout(), func() bool { return r.complete })
+	}
+	if !ok {
+		s.fail("after a good startup and the first FPDU: the peer %v, where the answer to an RDMA Read of no octets is due (RFC 5040 section 5.2.1)", s.close2(o))
+	}
+}
 
 // gentleConn is a connection that keeps these pauses.
 type gentleConn struct {

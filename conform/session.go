@@ -358,6 +358,7 @@ func (s *session) begin() {
 	}
 	s.rtr(kind)
 	if kind != rtrRead {
+		s.settle()
 		return
 	}
 	// It takes a place among the Requests that the peer serves.

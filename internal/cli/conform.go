@@ -25,7 +25,7 @@ type conformCmd struct {
 	List     bool   `help:"List the cases that the other flags choose, one a line, and end."`
 	Only     string `name:"run" placeholder:"PATTERN" help:"Run the cases whose id, or the id of a rule of theirs, matches this regular expression."`
 	Skip     string `placeholder:"PATTERN" help:"Leave out those that match this one."`
-	Gentle   bool   `help:"Leave out what is known to have crashed endpoints, kernels among them."`
+	Gentle   bool   `help:"Leave out what is known to have crashed endpoints, kernels among them, and give the endpoint time at startup: Linux siw needs it."`
 	Timeout  wait   `default:"5s" placeholder:"D" help:"How long to wait for an answer that is due at once (default 5s)."`
 	Patience wait   `default:"15s" placeholder:"D" help:"How long to wait where the peer may take its time: for the end of a startup that is not finished (default 15s)."`
 	Wait     wait   `default:"60s" placeholder:"D" help:"How long a case waits for a connection (default 60s)."`

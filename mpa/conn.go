@@ -8,7 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/go-iwarp/iwarp/internal/tcpinfo"
+	"github.com/go-iwarp/iwarp/internal/tcpsock"
 	"github.com/go-iwarp/iwarp/protocol"
 )
 
@@ -25,7 +25,7 @@ var ErrHeld = errors.New("iwarp: responder may not send before its first valid F
 // and Abort end what blocks.
 type Conn struct {
 	nc     net.Conn
-	sock   *tcpinfo.Socket // nil if nc is not a socket of the kernel
+	sock   *tcpsock.Socket // nil if nc is not a socket of the kernel
 	tcp    bool
 	params Params
 
@@ -75,9 +75,9 @@ func NewConn(nc net.Conn, p Params, o *Options) *Conn {
 	case *net.TCPConn:
 		c.tcp = true
 		_ = s.SetNoDelay(true) // Nagle would hold back the end of a batch
-		c.sock, _ = tcpinfo.NewSocket(s)
+		c.sock, _ = tcpsock.NewSocket(s)
 	case *net.UnixConn:
-		c.sock, _ = tcpinfo.NewSocket(s)
+		c.sock, _ = tcpsock.NewSocket(s)
 	}
 	c.readEMSS()
 	return c

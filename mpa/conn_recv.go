@@ -4,7 +4,7 @@ import (
 	"errors"
 	"io"
 
-	"github.com/go-iwarp/iwarp/internal/tcpinfo"
+	"github.com/go-iwarp/iwarp/internal/tcpsock"
 )
 
 // receiver is the receiving side of a Conn: a linear buffer, filled by large
@@ -66,8 +66,8 @@ func (c *Conn) Receive(fn func(order uint64, segment []byte) error) error {
 // sake of latency, and belongs to the goroutine that owns Receive. Conns that
 // cannot tell give [errors.ErrUnsupported].
 func (c *Conn) TryReceive(fn func(order uint64, segment []byte) error) (bool, error) {
-	if !tcpinfo.CanRead || c.sock == nil {
-		return false, &tcpinfo.UnsupportedError{Feature: "a read that does not wait on this connection"}
+	if !tcpsock.CanRead || c.sock == nil {
+		return false, &tcpsock.UnsupportedError{Feature: "a read that does not wait on this connection"}
 	}
 	r := &c.in
 	r.poll = true
@@ -166,7 +166,7 @@ func (c *Conn) discard() error {
 // read reads once behind buf[:wr]; 0 octets without an error are the end.
 func (c *Conn) read() (int, error) {
 	r := &c.in
-	if tcpinfo.CanRead && c.sock != nil {
+	if tcpsock.CanRead && c.sock != nil {
 		r.n, r.err, r.none = 0, nil, false
 		err := c.sock.Recv(r.try)
 		c.stats.recvCalls.Store(r.calls)
@@ -201,7 +201,7 @@ func (r *receiver) tryRead(fd uintptr) bool {
 		r.dropSmall()
 	}
 	r.calls++
-	n, again, err := tcpinfo.TryRead(fd, r.room())
+	n, again, err := tcpsock.TryRead(fd, r.room())
 	if again && r.poll {
 		r.none = true
 		return true

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"io"
 
-	"github.com/go-iwarp/iwarp/internal/tcpinfo"
+	"github.com/go-iwarp/iwarp/internal/tcpsock"
 )
 
 // MULPDU is the largest ULPDU in octets that should be queued now. It changes as
@@ -117,7 +117,7 @@ func (c *Conn) wrote(n int) {
 	c.stats.markersSent.Store(c.framer.markers)
 }
 
-func (c *Conn) canTry() bool { return tcpinfo.CanSend && c.sock != nil }
+func (c *Conn) canTry() bool { return tcpsock.CanSend && c.sock != nil }
 
 // write hands pieces to the conn below and gives the count of octets taken, also
 // when there is an error.

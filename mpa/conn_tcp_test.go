@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/go-iwarp/iwarp/internal/tcpinfo"
+	"github.com/go-iwarp/iwarp/internal/tcpsock"
 	"github.com/go-iwarp/iwarp/protocol"
 )
 
@@ -226,7 +226,7 @@ func TestConnOverUnixSocket(t *testing.T) {
 func TestWaitWithinAnFPDU(t *testing.T) {
 	a, b := tcpPair(t)
 	_, y := fullOperation(a, b, false, true)
-	if !tcpinfo.CanRead {
+	if !tcpsock.CanRead {
 		t.Skip("no reads without a buffer on this operating system")
 	}
 	f := Framer{CRC: true}
@@ -270,7 +270,7 @@ func TestWaitWithinAnFPDU(t *testing.T) {
 func TestTryReceive(t *testing.T) {
 	a, b := tcpPair(t)
 	_, y := fullOperation(a, b, false, true)
-	if !tcpinfo.CanRead {
+	if !tcpsock.CanRead {
 		t.Skip("not on this operating system")
 	}
 	frame := unhex(t, goldenFrames[0].hex)

@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/go-iwarp/iwarp"
+	"github.com/go-iwarp/iwarp/mpa"
 )
 
 // Receive buffers of each connection: how many and how large, in octets. They are
@@ -36,6 +37,7 @@ type Target struct {
 	foreignArea, large area
 
 	mu    sync.Mutex
+	mpa   mpa.Stats // of the connections that have ended: FPDUsSent and FPDUsAligned
 	next  uint64
 	known map[uint64]*memory
 	order []uint64 // of known, the oldest first
@@ -187,9 +189,25 @@ func (t *Target) run(ctx context.Context, c *iwarp.Conn) {
 		}
 	}
 	_ = c.Close()
+	t.count(c.Stats().MPA)
 	for _, r := range p.regions {
 		r.Close()
 	}
+}
+
+func (t *Target) count(s mpa.Stats) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.mpa.FPDUsSent += s.FPDUsSent
+	t.mpa.FPDUsAligned += s.FPDUsAligned
+}
+
+// FPDUs returns how many FPDUs the connections that have ended had sent, and how
+// many of them lay whole in one TCP segment.
+func (t *Target) FPDUs() (sent, aligned uint64) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.mpa.FPDUsSent, t.mpa.FPDUsAligned
 }
 
 func (t *Target) number() uint64 {

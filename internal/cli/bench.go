@@ -58,7 +58,8 @@ With --json every line is an object; "event" says which:
   machine   go, os, arch, cpus, processor, features (a list), crc_kernel; peer: the same of the other end
 
   result    op, octets, depth, conns, bidi, latency, poll, crc, markers, segment (0: the TCP's), mulpdu,
-            congestion, huge_pages (whether the messages lie in such), buffered, samples
+            congestion, huge_pages (whether the messages lie in such), buffered, align,
+            fpdus_aligned (share of the FPDUs sent that lie whole in one TCP segment, both ends), samples
             gb_per_s (1e9 octets), gb_per_s_min, gb_per_s_max, messages_per_s,
             cpu_s_per_gb (both ends), allocs_per_op (both ends), syscalls_per_gb (reads and writes, both ends)
             with --lat instead: min_ns, median_ns, p99_ns, p999_ns, max_ns, allocs_per_op, histogram: a list of
@@ -270,6 +271,7 @@ func (c *benchCmd) childArgs(host string) []string {
 		"bench", "--serve", host + ":0", "--child", "--json",
 		fmt.Sprintf("--rev=%d", f.Rev), "--crc=" + string(f.CRC), "--rtr=" + f.RTR.flag(),
 		fmt.Sprintf("--fpdu-max=%d", f.FPDUMax), "--timeout=" + f.timeout().String(),
+		"--align=" + f.Align.String(),
 	}
 	for _, d := range [...]struct {
 		name string

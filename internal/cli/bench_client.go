@@ -272,7 +272,7 @@ func (b *benchClient) measure(ctx context.Context, spec benchSpec, first bool) (
 	} else if stop != nil {
 		defer stop()
 	}
-	r := &benchResult{benchSpec: spec, network: b.network.result(), crc: b.Startup.CRC == on, markers: b.Startup.Markers, segment: int(b.Segment)}
+	r := &benchResult{benchSpec: spec, network: b.network.result(), crc: b.Startup.CRC == on, markers: b.Startup.Markers, segment: int(b.Segment), align: b.Startup.Align}
 	for len(r.rounds) < b.Samples {
 		before, err := b.network.retransmissions()
 		if err != nil {

@@ -159,9 +159,12 @@ func (l *iwarpLink) connected(regions []iwarp.RemoteBuffer) error {
 	return nil
 }
 
-func (l *iwarpLink) calls() (n uint64, ok bool) {
+func (l *iwarpLink) counts() (n linkCounts, ok bool) {
 	for _, c := range l.conns {
-		n += c.conn.Stats().MPA.SystemCalls
+		s := c.conn.Stats().MPA
+		n.calls += s.SystemCalls
+		n.fpdus += s.FPDUsSent
+		n.aligned += s.FPDUsAligned
 	}
 	return n, true
 }

@@ -21,14 +21,20 @@ type benchLink interface {
 	connected(regions []iwarp.RemoteBuffer) error
 	// run does this end's part of a sample: active is the client's.
 	run(ctx context.Context, count uint64, active bool) error
-	// calls is the number of reads and writes so far, where the link knows.
-	calls() (n uint64, ok bool)
+	// counts is what the connections have done so far, where the link knows.
+	counts() (n linkCounts, ok bool)
 	// times are the latencies of the last run.
 	times() []int64
 	mulpdu() int
 	// huge reports whether the messages lie in huge pages.
 	huge() bool
 	close()
+}
+
+// linkCounts are sums over the connections of a link.
+type linkCounts struct {
+	calls          uint64 // reads and writes
+	fpdus, aligned uint64 // sent, and of those whole in one TCP segment
 }
 
 // newLink makes the link of one end.
@@ -64,7 +70,7 @@ func each(ctx context.Context, n int, f func(ctx context.Context, i int) error) 
 
 // measured is run, with what this process has used for it.
 func measured(ctx context.Context, l benchLink, count uint64, active bool) (benchUsage, error) {
-	calls, counted := l.calls()
+	before, counted := l.counts()
 	start := procstat.Now()
 	allocs := mallocs() // asked for within the rest, whose own would count
 	err := l.run(ctx, count, active)
@@ -72,8 +78,8 @@ func measured(ctx context.Context, l benchLink, count uint64, active bool) (benc
 	used := procstat.Now().Sub(start)
 	u := benchUsage{CPU: used.CPU, Calls: used.Calls, Allocs: allocs}
 	if counted {
-		now, _ := l.calls()
-		u.Calls = now - calls
+		now, _ := l.counts()
+		u.Calls, u.FPDUs, u.Whole = now.calls-before.calls, now.fpdus-before.fpdus, now.aligned-before.aligned
 	}
 	return u, err
 }

@@ -35,6 +35,8 @@ type benchResult struct {
 	mulpdu       int
 	huge         bool // the messages lie in huge pages
 	network      *netResult
+	align        align
+	fpdus, whole uint64 // sent in all samples, and of those whole in one TCP segment
 
 	rounds []roundFigures
 	allocs []float64 // per operation
@@ -53,6 +55,8 @@ func (r *benchResult) add(count uint64, round benchRound) {
 	ops := r.operations(count)
 	r.allocs = append(r.allocs, float64(round.ours.usage.Allocs)/ops)
 	r.rate = append(r.rate, ops/round.ours.took.Seconds())
+	r.fpdus += round.ours.usage.FPDUs
+	r.whole += round.ours.usage.Whole
 	for _, t := range round.ours.times {
 		r.times = append(r.times, t/r.ways())
 	}
@@ -171,6 +175,14 @@ func (r *benchResult) histogram() (list []bucket) {
 	return list
 }
 
+// aligned is the share of the FPDUs that lie whole in one TCP segment.
+func (r *benchResult) aligned() float64 {
+	if r.fpdus == 0 {
+		return 0
+	}
+	return float64(r.whole) / float64(r.fpdus)
+}
+
 func (r *benchResult) kind() string { return "result" }
 
 // MarshalJSON implements json.Marshaler.
@@ -214,6 +226,8 @@ func (r *benchResult) MarshalJSON() ([]byte, error) {
 		Congestion string  `json:"congestion"`
 		HugePages  bool    `json:"huge_pages"`
 		Buffered   bool    `json:"buffered"`
+		Align      string  `json:"align"`
+		Aligned    float64 `json:"fpdus_aligned"`
 		Samples    int     `json:"samples"`
 		Allocs     float64 `json:"allocs_per_op"`
 		*bandwidth
@@ -224,7 +238,7 @@ func (r *benchResult) MarshalJSON() ([]byte, error) {
 	}{
 		Op: r.Op, Octets: r.Size, Depth: r.Depth, Conns: r.Conns, Bidi: r.Bidi, Latency: r.Lat, Poll: r.Poll,
 		CRC: r.crc, Markers: r.markers, Segment: r.segment, MULPDU: r.mulpdu, Congestion: r.Congestion, HugePages: r.huge, Buffered: r.Buffered,
-		Samples: len(r.rounds), Allocs: median(r.allocs), Net: r.network, Rounds: r.rounds,
+		Align: r.align.String(), Aligned: r.aligned(), Samples: len(r.rounds), Allocs: median(r.allocs), Net: r.network, Rounds: r.rounds,
 	}
 	if r.Lat {
 		e.latency = &latency{
@@ -250,8 +264,8 @@ func (r *benchResult) text() string {
 		if r.huge {
 			pages = "huge pages, "
 		}
-		fmt.Fprintf(&b, "%s, CRC %s, frames of at most %s, congestion control %s, %s%s; medians\n", r.title(), onOffWord(r.crc),
-			plural(uint64(r.mulpdu), "octet"), orUnknown(r.Congestion), pages, plural(uint64(len(r.rounds)), "sample"))
+		fmt.Fprintf(&b, "%s, CRC %s, frames of at most %s, alignment %s, congestion control %s, %s%s; medians\n", r.title(), onOffWord(r.crc),
+			plural(uint64(r.mulpdu), "octet"), r.align, orUnknown(r.Congestion), pages, plural(uint64(len(r.rounds)), "sample"))
 	}
 	if n := r.network; n != nil && (r.headerBefore || n.Void > 0 || n.Retransmissions > 0) {
 		b.WriteString(n.text() + "\n")
@@ -266,15 +280,15 @@ func (r *benchResult) text() string {
 
 func (r *benchResult) bandwidthText(b *strings.Builder) {
 	if r.headerBefore {
-		fmt.Fprintf(b, "%9s %8s %13s %11s %9s %9s %9s", "size", "GB/s", "min..max", "messages/s", "CPU s/GB", "allocs/op", "calls/GB")
+		fmt.Fprintf(b, "%9s %8s %13s %11s %9s %9s %9s %7s", "size", "GB/s", "min..max", "messages/s", "CPU s/GB", "allocs/op", "calls/GB", "aligned")
 		if r.baseline {
 			fmt.Fprintf(b, " | %8s %6s %11s %6s %6s", "TCP GB/s", "ratio", "min..max", "CPU", "calls")
 		}
 		b.WriteByte('\n')
 	}
 	all := collect(r.rounds, func(f *roundFigures) float64 { return f.GBps })
-	fmt.Fprintf(b, "%9s %8.3f %13s %11s %9.3f %9.2f %9.0f", amountShort(r.Size), r.ours.GBps,
-		fmt.Sprintf("%.2f..%.2f", slices.Min(all), slices.Max(all)), count(median(r.rate)), r.ours.CPU, median(r.allocs), r.ours.Calls)
+	fmt.Fprintf(b, "%9s %8.3f %13s %11s %9.3f %9.2f %9.0f %7.3f", amountShort(r.Size), r.ours.GBps,
+		fmt.Sprintf("%.2f..%.2f", slices.Min(all), slices.Max(all)), count(median(r.rate)), r.ours.CPU, median(r.allocs), r.ours.Calls, r.aligned())
 	if r.baseline {
 		fmt.Fprintf(b, " | %8.3f %6.2f %11s %6.2f %6.2f", r.base.GBps, r.ratio, fmt.Sprintf("%.2f..%.2f", r.minimum, r.most), r.cpuRatio, r.callRatio)
 	}

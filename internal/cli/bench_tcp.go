@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/go-iwarp/iwarp"
-	"github.com/go-iwarp/iwarp/internal/tcpinfo"
+	"github.com/go-iwarp/iwarp/internal/tcpsock"
 )
 
 // The baseline's shape, which is the fastest that plain TCP of Go was found to do.
@@ -30,7 +30,7 @@ type tcpLink struct {
 type tcpConn struct {
 	spec *benchSpec
 	nc   *net.TCPConn
-	sock *tcpinfo.Socket
+	sock *tcpsock.Socket
 	src  []byte
 	dst  []byte
 	buf  *bufio.Writer // where it writes messages
@@ -50,7 +50,7 @@ func (l *tcpLink) add(_ context.Context, i int, nc net.Conn) error {
 	if l.spec.Buffered {
 		c.buf = bufio.NewWriterSize(tc, baselineBuffer)
 	}
-	c.sock, _ = tcpinfo.NewSocket(tc)
+	c.sock, _ = tcpsock.NewSocket(tc)
 	l.conns[i] = c
 	if l.spec.Lat {
 		c.src, _ = l.spec.memory(l.spec.Size)
@@ -70,7 +70,7 @@ func (l *tcpLink) add(_ context.Context, i int, nc net.Conn) error {
 
 func (l *tcpLink) regions() []iwarp.RemoteBuffer        { return nil }
 func (l *tcpLink) connected([]iwarp.RemoteBuffer) error { return nil }
-func (l *tcpLink) calls() (uint64, bool)                { return 0, false }
+func (l *tcpLink) counts() (linkCounts, bool)           { return linkCounts{}, false }
 func (l *tcpLink) times() []int64                       { return l.conns[0].took }
 func (l *tcpLink) mulpdu() int                          { return 0 }
 func (l *tcpLink) huge() bool                           { return false }
@@ -187,7 +187,7 @@ func (c *tcpConn) pingPong(count uint64, active bool) error {
 		if err != nil {
 			return err
 		}
-		read = func() error { return tcpinfo.SpinRead(rc, c.dst) }
+		read = func() error { return tcpsock.SpinRead(rc, c.dst) }
 	}
 	c.took = c.took[:0]
 	last := time.Now()

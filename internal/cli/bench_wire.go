@@ -11,7 +11,7 @@ import (
 
 	"github.com/go-iwarp/iwarp"
 	"github.com/go-iwarp/iwarp/internal/pages"
-	"github.com/go-iwarp/iwarp/internal/tcpinfo"
+	"github.com/go-iwarp/iwarp/internal/tcpsock"
 )
 
 // What the two ends of a bench say to each other. Every TCP connection to a server
@@ -120,10 +120,12 @@ type benchUsage struct {
 	CPU    time.Duration `json:"cpu_ns"`
 	Allocs uint64        `json:"allocs"`
 	Calls  uint64        `json:"calls"`
+	FPDUs  uint64        `json:"fpdus"`   // sent
+	Whole  uint64        `json:"aligned"` // of them, in one TCP segment
 }
 
 func (u benchUsage) plus(v benchUsage) benchUsage {
-	return benchUsage{u.CPU + v.CPU, u.Allocs + v.Allocs, u.Calls + v.Calls}
+	return benchUsage{u.CPU + v.CPU, u.Allocs + v.Allocs, u.Calls + v.Calls, u.FPDUs + v.FPDUs, u.Whole + v.Whole}
 }
 
 // control is an end of the control connection.
@@ -174,11 +176,11 @@ func setCongestion(nc net.Conn, want string) string {
 		list = []string{want}
 	}
 	for _, name := range list {
-		if tcpinfo.SetCongestion(rc, name) == nil {
+		if tcpsock.SetCongestion(rc, name) == nil {
 			break
 		}
 	}
-	name, err := tcpinfo.Congestion(rc)
+	name, err := tcpsock.Congestion(rc)
 	if err != nil {
 		return ""
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/go-iwarp/iwarp"
 	"github.com/go-iwarp/iwarp/conform"
 	"github.com/go-iwarp/iwarp/conform/target"
+	"github.com/go-iwarp/iwarp/mpa"
 )
 
 // conformCmd is "iwarp conform".
@@ -43,6 +44,8 @@ type conformCmd struct {
 	RTR *rtrSet `name:"rtr" placeholder:"write,read,send|none" help:"With --target and --target-dial: kinds of Ready To Receive message that it supports (default all three); none for client-server connections."`
 	IRD depth   `name:"ird" placeholder:"N" help:"With --target and --target-dial: RDMA Reads that it serves at once (default 32; 16383 is left out of the negotiation)."`
 	ORD depth   `name:"ord" placeholder:"N" help:"With --target and --target-dial: RDMA Reads that it has under way at once (default 32)."`
+
+	Align align `default:"auto" placeholder:"auto|off|segments|strict" help:"With --target and --target-dial: how hard it works for frames that start where TCP segments do (default auto)."`
 }
 
 // ulp is the flag --ulp.
@@ -92,6 +95,8 @@ func (c *conformCmd) Validate() error {
 		return errors.New("--initiator: needs HOST:PORT")
 	case c.Target == nil && c.TargetDial == nil && (c.RTR != nil || c.IRD != 0 || c.ORD != 0):
 		return errors.New("--rtr, --ird, --ord: they are the target's, and need --target or --target-dial")
+	case c.Target == nil && c.TargetDial == nil && c.Align != 0:
+		return fmt.Errorf("--align %v: it is the target's, and needs --target or --target-dial", c.Align)
 	case c.Parallel < 1:
 		return fmt.Errorf("--parallel %d: 1 or more", c.Parallel)
 	}
@@ -162,12 +167,13 @@ func (c *conformCmd) target(ctx context.Context, out *output) error {
 		return err
 	}
 	t, err := target.New(&iwarp.Config{
-		Device: dev, Revision: int(c.Rev), Markers: c.Markers, IRD: int(c.IRD), ORD: int(c.ORD),
+		Device: dev, Revision: int(c.Rev), Markers: c.Markers, IRD: int(c.IRD), ORD: int(c.ORD), Align: mpa.Align(c.Align),
 		RTR: iwarp.RTR(or(c.RTR, rtrSet(iwarp.RTRSend|iwarp.RTRWrite|iwarp.RTRRead))),
 	})
 	if err != nil {
 		return err
 	}
+	defer func() { out.emit(newConformAligned(c.Align, t)) }()
 	if c.TargetDial != nil {
 		out.emit(conformListening{string(*c.TargetDial), "connecting to it again and again; Ctrl-C ends it"})
 		t.Connect(ctx, conform.Dial("tcp", string(*c.TargetDial)), c.Parallel)

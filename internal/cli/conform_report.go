@@ -13,12 +13,30 @@ import (
 
 	"github.com/go-iwarp/iwarp/capture"
 	"github.com/go-iwarp/iwarp/conform"
+	"github.com/go-iwarp/iwarp/conform/target"
 )
 
 // conformListening tells where the kit or its target is.
 type conformListening struct {
 	Address string `json:"address"`
 	what    string
+}
+
+// conformAligned is the target's last line.
+type conformAligned struct {
+	Align   string `json:"align"`
+	FPDUs   uint64 `json:"fpdus_sent"`
+	Aligned uint64 `json:"fpdus_aligned"`
+}
+
+func newConformAligned(a align, t *target.Target) conformAligned {
+	sent, aligned := t.FPDUs()
+	return conformAligned{a.String(), sent, aligned}
+}
+
+func (e conformAligned) kind() string { return "alignment" }
+func (e conformAligned) text() string {
+	return fmt.Sprintf("alignment %s: %s", e.Align, alignedShare(e.Aligned, e.FPDUs))
 }
 
 func (e conformListening) kind() string { return "listening" }

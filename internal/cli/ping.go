@@ -7,6 +7,8 @@ import (
 	"math/rand/v2"
 	"slices"
 	"time"
+
+	"github.com/go-iwarp/iwarp"
 )
 
 // pingCmd is "iwarp ping".
@@ -47,11 +49,11 @@ With --json every line is an object; "event" says which:
   iteration     peer, iteration (from 1), octets, latency_ns
 
   summary       verified (client) or clients, failed (server), iterations, octets (each way),
-                min_ns, median_ns, max_ns
+                min_ns, median_ns, max_ns; client: fpdus_sent, fpdus_aligned (whole in one TCP segment)
 
   listening     address, max_size (server)
 
-  disconnected  peer, iterations, reason (server)
+  disconnected  peer, iterations, reason, fpdus_sent, fpdus_aligned (server)
 
   error         error, peer, code (layer/type/code of RFC 5040 section 4.8), found_by (local or peer),
                 echoed_header, private_data, exit_code; those that do not apply are absent`
@@ -165,6 +167,20 @@ type summary struct {
 	Median     time.Duration `json:"median_ns"`
 	Max        time.Duration `json:"max_ns"`
 }
+
+// sentFPDUs is what one end has sent on a connection.
+type sentFPDUs struct {
+	FPDUs   uint64 `json:"fpdus_sent"`
+	Aligned uint64 `json:"fpdus_aligned"` // whole in one TCP segment
+}
+
+func sentBy(c *iwarp.Conn) sentFPDUs {
+	s := c.Stats().MPA
+	return sentFPDUs{s.FPDUsSent, s.FPDUsAligned}
+}
+
+// String is the share that is aligned.
+func (s sentFPDUs) String() string { return alignedShare(s.Aligned, s.FPDUs) }
 
 func (s summary) times() string {
 	if s.Iterations == 0 {

@@ -25,6 +25,7 @@ type clientSummary struct {
 	Peer     string `json:"peer"`
 	Verified bool   `json:"verified"`
 	summary
+	sentFPDUs
 	want uint64
 }
 
@@ -35,7 +36,7 @@ func (e clientSummary) text() string {
 	if e.want > 0 {
 		n = fmt.Sprintf("%d of %s", e.Iterations, plural(e.want, "iteration"))
 	}
-	return fmt.Sprintf("%s verified, %s each way%s", n, plural(e.Octets, "octet"), e.times())
+	return fmt.Sprintf("%s verified, %s each way%s; %v", n, plural(e.Octets, "octet"), e.times(), e.sentFPDUs)
 }
 
 // run is a whole session.
@@ -61,7 +62,7 @@ func (p *pingClient) run(ctx context.Context, addr string, cfg *iwarp.Config, ti
 	if ctx.Err() != nil && p.count == 0 && p.times.n > 0 {
 		err = nil // this is how it was to end
 	}
-	s := clientSummary{Peer: addr, Verified: err == nil, summary: p.times.summary(), want: p.count}
+	s := clientSummary{Peer: addr, Verified: err == nil, summary: p.times.summary(), want: p.count, sentFPDUs: sentBy(conn)}
 	if err != nil {
 		p.out.emit(s)
 		return err

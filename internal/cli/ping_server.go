@@ -43,12 +43,13 @@ type disconnectedEvent struct {
 	Peer       string `json:"peer"`
 	Iterations uint64 `json:"iterations"`
 	Reason     string `json:"reason"`
+	sentFPDUs
 }
 
 func (e disconnectedEvent) kind() string { return "disconnected" }
 
 func (e disconnectedEvent) text() string {
-	return fmt.Sprintf("%s: ended after %s: %s", e.Peer, plural(e.Iterations, "iteration"), e.Reason)
+	return fmt.Sprintf("%s: ended after %s: %s; %v", e.Peer, plural(e.Iterations, "iteration"), e.Reason, e.sentFPDUs)
 }
 
 // serverSummary is the server's last line.
@@ -119,12 +120,12 @@ func (s *pingServer) client(ctx context.Context, nc net.Conn) {
 	peer := nc.RemoteAddr().String()
 	conn, err := iwarp.Server(ctx, nc, s.cfg)
 	if err != nil {
-		s.ended(ctx, peer, 0, "", fmt.Errorf("startup: %w", err))
+		s.ended(ctx, peer, disconnectedEvent{}, fmt.Errorf("startup: %w", err))
 		return
 	}
 	s.out.emit(newConnectedEvent(conn))
 	n, reason, err := s.serve(ctx, conn)
-	s.ended(ctx, peer, n, reason, err)
+	s.ended(ctx, peer, disconnectedEvent{Iterations: n, Reason: reason, sentFPDUs: sentBy(conn)}, err)
 	_ = conn.Close() // what becomes of it is the client's business
 }
 
@@ -147,9 +148,9 @@ func (s *pingServer) serve(ctx context.Context, conn *iwarp.Conn) (n uint64, rea
 }
 
 // ended tells how a connection ended, and counts it.
-func (s *pingServer) ended(ctx context.Context, peer string, n uint64, reason string, err error) {
+func (s *pingServer) ended(ctx context.Context, peer string, end disconnectedEvent, err error) {
 	if ctx.Err() != nil {
-		reason, err = "the server was told to stop", nil
+		end.Reason, err = "the server was told to stop", nil
 	}
 	s.mu.Lock()
 	s.clients++
@@ -163,7 +164,8 @@ func (s *pingServer) ended(ctx context.Context, peer string, n uint64, reason st
 		s.out.emit(e)
 		return
 	}
-	s.out.emit(disconnectedEvent{Peer: peer, Iterations: n, Reason: reason})
+	end.Peer = peer
+	s.out.emit(end)
 }
 
 // servedClient is the server's side of one connection.

@@ -7,6 +7,7 @@ import (
 	"github.com/alecthomas/kong"
 
 	"github.com/go-iwarp/iwarp"
+	"github.com/go-iwarp/iwarp/mpa"
 )
 
 // startupGroup is the heading of startupFlags in the help.
@@ -27,6 +28,7 @@ type startupFlags struct {
 	ORD     depth     `group:"startup" name:"ord" placeholder:"N" help:"RDMA Reads that this end has under way at once (default 32, or 1 where the peer says nothing)."`
 	Private hexOctets `group:"startup" placeholder:"HEX" help:"Private data for the peer's program: at most 508 octets, 512 with --rev 1."`
 	FPDUMax fpduMax   `group:"startup" name:"fpdu-max" placeholder:"N" help:"Largest frame (FPDU) to send, in octets: 136 to 64776. Default: what fits a TCP segment, and at most 32 KiB."`
+	Align   align     `group:"startup" default:"auto" placeholder:"auto|off|segments|strict" help:"How hard to work for frames that start where TCP segments do, which spares a hardware peer work: auto, where that costs next to nothing (default); off; segments, wherever it can be done; strict, a TCP segment for each frame. Linux only."`
 	Timeout wait      `group:"startup" default:"10s" placeholder:"D" help:"How long to wait for the peer, at startup and at each step (default 10s)."`
 	Record  string    `group:"startup" placeholder:"FILE" help:"Record all traffic in FILE, as pcapng, for \"iwarp inspect\" or Wireshark. It slows down: do not measure with it."`
 
@@ -85,7 +87,7 @@ func (f *startupFlags) config() (*iwarp.Config, error) {
 	}
 	cfg := &iwarp.Config{
 		Device: dev, PrivateData: f.Private, Revision: int(f.Rev), Markers: f.Markers, RTR: iwarp.RTR(f.RTR),
-		IRD: int(f.IRD), ORD: int(f.ORD), FPDUMax: int(f.FPDUMax),
+		IRD: int(f.IRD), ORD: int(f.ORD), FPDUMax: int(f.FPDUMax), Align: mpa.Align(f.Align),
 		StartupTimeout: f.timeout(), CloseTimeout: min(f.timeout(), maxCloseTime),
 	}
 	if f.Record != "" {

@@ -6,11 +6,13 @@ import (
 	"fmt"
 	"math"
 	"net"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/go-iwarp/iwarp"
+	"github.com/go-iwarp/iwarp/mpa"
 )
 
 // The types of flags. Their UnmarshalText says what is wrong with a value and
@@ -121,6 +123,33 @@ func (f *fpduMax) UnmarshalText(b []byte) error {
 	}
 	*f = fpduMax(n)
 	return nil
+}
+
+// align is how hard to work for the alignment of FPDUs with TCP segments.
+type align mpa.Align
+
+// alignNames are the values of --align.
+var alignNames = [...]string{mpa.AlignAuto: "auto", mpa.AlignOff: "off", mpa.AlignSegments: "segments", mpa.AlignStrict: "strict"}
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (a *align) UnmarshalText(b []byte) error {
+	i := slices.Index(alignNames[:], string(b))
+	if i < 0 {
+		return fmt.Errorf("%q: auto, off, segments or strict", b)
+	}
+	*a = align(i)
+	return nil
+}
+
+// String returns the flag's value.
+func (a align) String() string { return alignNames[a] }
+
+// alignedShare says how many of so many FPDUs are aligned.
+func alignedShare(aligned, fpdus uint64) string {
+	if fpdus == 0 {
+		return "no FPDUs sent"
+	}
+	return fmt.Sprintf("%.1f %% of %s aligned", 100*float64(aligned)/float64(fpdus), plural(fpdus, "FPDU"))
 }
 
 // wait is a duration to wait.

@@ -21,7 +21,7 @@ import (
 	"github.com/go-iwarp/iwarp/internal/crc32c"
 	"github.com/go-iwarp/iwarp/internal/fastcopy"
 	"github.com/go-iwarp/iwarp/internal/pages"
-	"github.com/go-iwarp/iwarp/internal/tcpinfo"
+	"github.com/go-iwarp/iwarp/internal/tcpsock"
 	"github.com/go-iwarp/iwarp/mpa"
 )
 
@@ -201,8 +201,8 @@ func copyPieces(to, from []byte) {
 // boundSocket gives the socket the congestion control that the other rows have.
 // Both ends of both rounds get the same: where none may be set, the system's.
 func boundSocket(_, _ string, rc syscall.RawConn) error {
-	if tcpinfo.SetCongestion(rc, "cubic") != nil {
-		_ = tcpinfo.SetCongestion(rc, "reno")
+	if tcpsock.SetCongestion(rc, "cubic") != nil {
+		_ = tcpsock.SetCongestion(rc, "reno")
 	}
 	return nil
 }

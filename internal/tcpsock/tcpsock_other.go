@@ -1,6 +1,6 @@
 //go:build !linux
 
-package tcpinfo
+package tcpsock
 
 // CanSend is true where [Socket.Send] works.
 const CanSend = false

@@ -1,6 +1,6 @@
 //go:build !race
 
-package tcpinfo
+package tcpsock
 
 import (
 	"unsafe"

@@ -1,5 +1,5 @@
 //go:build !race
 
-package tcpinfo
+package tcpsock
 
 func released() {}

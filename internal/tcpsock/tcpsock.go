@@ -1,4 +1,4 @@
-// Package tcpinfo reaches what a kernel's TCP offers beyond [net.Conn]: the
+// Package tcpsock reaches what a kernel's TCP offers beyond [net.Conn]: the
 // effective maximum segment size (EMSS), the count of retransmissions, a gather
 // write that ends a TCP segment, and reads that borrow a buffer only when there
 // is something to read.
@@ -6,7 +6,7 @@
 // Everything works on Linux. Elsewhere the parts that an operating system does
 // not offer give an [UnsupportedError], and [CanSend] and [CanRead] tell
 // beforehand. It is the only package of the module that makes system calls.
-package tcpinfo
+package tcpsock
 
 import (
 	"errors"

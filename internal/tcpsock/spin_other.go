@@ -1,6 +1,6 @@
 //go:build !unix
 
-package tcpinfo
+package tcpsock
 
 import "syscall"
 

@@ -1,6 +1,6 @@
 //go:build unix && !linux
 
-package tcpinfo
+package tcpsock
 
 import "syscall"
 

@@ -1,4 +1,4 @@
-package tcpinfo
+package tcpsock
 
 import (
 	"bytes"

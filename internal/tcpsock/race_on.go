@@ -1,6 +1,6 @@
 //go:build race && linux
 
-package tcpinfo
+package tcpsock
 
 import "syscall"
 

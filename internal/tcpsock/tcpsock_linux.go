@@ -1,6 +1,6 @@
 //go:build linux
 
-package tcpinfo
+package tcpsock
 
 import (
 	"sync"

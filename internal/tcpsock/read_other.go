@@ -1,6 +1,6 @@
 //go:build !unix
 
-package tcpinfo
+package tcpsock
 
 // CanRead is true where [TryRead] works.
 const CanRead = false

@@ -2,10 +2,7 @@ package iwarp
 
 import (
 	"fmt"
-	"maps"
-	"net"
-	"slices"
-	"sync"
+	"sync/atomic"
 
 	"github.com/go-iwarp/iwarp/ddp"
 )
@@ -42,10 +39,7 @@ type MR struct {
 	pd     *PD
 	region *ddp.Region
 	buf    []byte
-
-	mu      sync.Mutex
-	windows map[*MW]struct{}
-	done    bool
+	done   atomic.Bool
 }
 
 // RegisterMR makes a region of buf with the rights access. The STag is
@@ -116,16 +110,17 @@ func (m *MR) Bytes() []byte { return m.buf }
 // Close, or the peer's Send with Invalidate.
 func (m *MR) Valid() bool { return m.region.Valid() }
 
-// Invalidate ends every access by peers, that through windows included. When it
-// returns the library no longer reads or writes the slice for anybody (RFC 5041
+// Invalidate ends every access by peers, and every window bound to the region. When
+// it returns the library no longer reads or writes the slice for anybody (RFC 5041
 // section 8.3.1). The region keeps its STag, which Rekey makes usable again.
-func (m *MR) Invalidate() {
-	m.region.Invalidate()
-	m.revokeWindows()
-}
+//
+// OpInvalidate and the peer's Send with Invalidate do the same, in their turn.
+func (m *MR) Invalidate() { m.region.Invalidate() }
 
-// SetAccess changes the rights, with the same guarantee for rights taken away. The
-// error is DeviceConfig.Authorize's; the rights are as before then.
+// SetAccess changes the rights, with the same guarantee for rights taken away. A
+// window bound to the region loses the rights that are not in access, also one that
+// the region itself never gave; with none left in access it ends. The error is
+// DeviceConfig.Authorize's; the rights are as before then.
 func (m *MR) SetAccess(access Access) error {
 	if err := m.pd.mayGrant(m.buf, access); err != nil {
 		return err
@@ -135,50 +130,16 @@ func (m *MR) SetAccess(access Access) error {
 }
 
 // Rekey makes the region valid with a new key, the low octet of its STag. The old
-// STag is then unknown.
+// STag is then unknown, and the windows bound to the region have ended.
 func (m *MR) Rekey(key uint8) STag { return m.region.Rekey(key) }
 
 // Close invalidates the region and gives it back. It is idempotent.
 func (m *MR) Close() {
-	m.mu.Lock()
-	was := m.done
-	m.done = true
-	m.mu.Unlock()
-	if was {
+	if m.done.Swap(true) {
 		return
 	}
 	m.region.Deregister()
-	m.revokeWindows()
 	m.pd.leave()
 	m.pd.give(resMR, 1)
 	m.pd.give(resOctets, int64(len(m.buf)))
-}
-
-// adopt notes a window over the region.
-func (m *MR) adopt(w *MW) error {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.done {
-		return fmt.Errorf("%w: Bind.MR: %w", ErrInvalidWR, net.ErrClosed)
-	}
-	if m.windows == nil {
-		m.windows = make(map[*MW]struct{})
-	}
-	m.windows[w] = struct{}{}
-	return nil
-}
-
-func (m *MR) forget(w *MW) {
-	m.mu.Lock()
-	delete(m.windows, w)
-	m.mu.Unlock()
-}
-
-func (m *MR) revokeWindows() {
-	m.mu.Lock()
-	windows := slices.Collect(maps.Keys(m.windows))
-	m.mu.Unlock()
-	for _, w := range windows {
-		w.revoke(m)
-	}
 }

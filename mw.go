@@ -1,7 +1,9 @@
 package iwarp
 
 import (
+	"errors"
 	"fmt"
+	"net"
 	"slices"
 	"sync"
 
@@ -15,29 +17,26 @@ import (
 // than registering, and happens in the order of the send queue.
 //
 // A window belongs to one QP. Only its peer reaches it, and that peer may end it
-// with a Send with Invalidate.
+// with a Send with Invalidate. Its binding also ends with the region: whatever
+// takes rights from the region takes them from its windows.
 type MW struct {
 	qp *QP
 
 	mu sync.Mutex
 	// bindings has the STags that may still be valid: the newest, and those that a
 	// bind in the queue has yet to replace.
-	bindings []binding
-}
-
-type binding struct {
-	region *ddp.Region
-	parent *MR
+	bindings []*ddp.Region
 }
 
 // Bind says what OpBind makes a window reach.
 type Bind struct {
 	MW     *MW
-	MR     *MR
+	MR     *MR    // of the QP's domain, and not bound to another QP
 	Offset uint64 // of the window's first octet in the region's slice
 	Length uint64 // octets
 	Access Access
-	// Base is the Tagged Offset of the window's first octet.
+	// Base is the Tagged Offset of the window's first octet. Base plus Length must
+	// stay below 2^64.
 	Base uint64
 }
 
@@ -77,16 +76,19 @@ func (w *MW) Valid() bool {
 
 func (w *MW) newest() *ddp.Region {
 	if n := len(w.bindings); n > 0 {
-		return w.bindings[n-1].region
+		return w.bindings[n-1]
 	}
 	return nil
 }
 
 // Close revokes the window's binding and gives the window back. It is idempotent.
 func (w *MW) Close() {
-	w.end(func(binding) bool { return true })
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	for _, r := range w.bindings {
+		r.Deregister()
+	}
+	w.bindings = nil
 	if w.qp != nil {
 		w.qp.pd.leave()
 		w.qp.pd.give(resMR, 1)
@@ -94,46 +96,16 @@ func (w *MW) Close() {
 	}
 }
 
-// revoke ends the bindings to a region that goes away.
-func (w *MW) revoke(parent *MR) { w.end(func(b binding) bool { return b.parent == parent }) }
-
-// end deregisters the bindings that f picks. When it returns no peer reaches
-// memory through them.
-func (w *MW) end(f func(binding) bool) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	var ended []binding
-	w.bindings = slices.DeleteFunc(w.bindings, func(b binding) bool {
-		if f(b) {
-			ended = append(ended, b)
-			return true
-		}
-		return false
-	})
-	w.drop(ended)
-}
-
-// drop deregisters bindings that are not among w.bindings any more. w.mu is held,
-// so that no new binding to the same region comes between and is forgotten too.
-func (w *MW) drop(ended []binding) {
-	for _, b := range ended {
-		b.region.Deregister()
-		if !slices.ContainsFunc(w.bindings, func(x binding) bool { return x.parent == b.parent }) {
-			b.parent.forget(w)
-		}
-	}
-}
-
 // postBind posts a bind. One that is refused leaves its window as it was.
 func (c *Conn) postBind(r *rdmap.Request, b *Bind) error {
-	made, err := b.prepare(c.qp)
+	region, err := b.prepare(c.qp)
 	if err != nil {
 		return err
 	}
 	w := b.MW // the struct is the caller's again when it is posted
-	r.Local = func() error { return w.activate(made.region, made.parent) }
+	r.Local = func() error { return w.activate(region) }
 	if err := c.enqueue(r); err != nil {
-		w.end(func(x binding) bool { return x.region == made.region })
+		w.drop(region)
 		return err
 	}
 	return nil
@@ -141,65 +113,79 @@ func (c *Conn) postBind(r *rdmap.Request, b *Bind) error {
 
 // prepare checks a bind when it is posted and makes its STag, which activate makes
 // valid in the bind's turn.
-func (b *Bind) prepare(q *QP) (binding, error) {
+func (b *Bind) prepare(q *QP) (*ddp.Region, error) {
 	if b == nil || b.MW == nil || b.MR == nil {
-		return binding{}, fmt.Errorf("%w: OpBind needs Bind with MW and MR", ErrInvalidWR)
+		return nil, fmt.Errorf("%w: OpBind needs Bind with MW and MR", ErrInvalidWR)
 	}
 	size := uint64(len(b.MR.buf))
 	if b.Offset > size || b.Length > size-b.Offset {
-		return binding{}, fmt.Errorf("%w: window of %d octets at offset %d: outside its region of %d octets (RFC 5040 section 8.1.1)", ErrInvalidWR, b.Length, b.Offset, size)
+		return nil, fmt.Errorf("%w: window of %d octets at offset %d: outside its region of %d octets (RFC 5040 section 8.1.1)", ErrInvalidWR, b.Length, b.Offset, size)
 	}
 	if b.MR.pd != q.pd {
-		return binding{}, fmt.Errorf("%w: Bind.MR is of another protection domain than the QP", ErrInvalidWR)
+		return nil, fmt.Errorf("%w: Bind.MR is of another protection domain than the QP", ErrInvalidWR)
+	}
+	if s := b.MR.region.Stream(); s != 0 && s != q.stream {
+		return nil, fmt.Errorf("%w: Bind.MR is bound to another QP (RFC 5040 section 8.1.1)", ErrInvalidWR)
+	}
+	if b.MR.done.Load() {
+		return nil, fmt.Errorf("%w: Bind.MR: %w", ErrInvalidWR, net.ErrClosed)
 	}
 	buf := b.MR.buf[b.Offset : b.Offset+b.Length : b.Offset+b.Length]
 	if err := q.pd.mayGrant(buf, b.Access); err != nil {
-		return binding{}, err
+		return nil, err
 	}
 	region, err := q.dev.table.Register(ddp.RegionConfig{
-		Buf: buf, Base: b.Base, Access: b.Access, PD: q.pd.id, Stream: q.stream,
+		Buf: buf, Base: b.Base, Access: b.Access, PD: q.pd.id, Stream: q.stream, Parent: b.MR.region,
 	})
-	if err != nil {
-		return binding{}, err
+	switch {
+	case errors.Is(err, ddp.ErrTableFull):
+		return nil, err
+	case err != nil:
+		return nil, fmt.Errorf("%w: Bind: %w", ErrInvalidWR, err)
 	}
-	region.Invalidate() // until its turn; nobody knows the STag yet
-	made := binding{region, b.MR}
-	if err := b.MW.add(q, made); err != nil {
+	if err := b.MW.add(q, region); err != nil {
 		region.Deregister()
-		return binding{}, err
+		return nil, err
 	}
-	return made, nil
+	return region, nil
 }
 
-// add makes b the newest binding.
-func (w *MW) add(q *QP, b binding) error {
+// add makes region the newest binding.
+func (w *MW) add(q *QP, region *ddp.Region) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.qp != q {
 		return fmt.Errorf("%w: Bind.MW is closed or of another QP", ErrInvalidWR)
 	}
-	if err := b.parent.adopt(w); err != nil {
-		return err
-	}
-	w.bindings = append(w.bindings, b)
+	w.bindings = append(w.bindings, region)
 	return nil
+}
+
+// drop takes a binding back.
+func (w *MW) drop(region *ddp.Region) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	region.Deregister()
+	if i := slices.Index(w.bindings, region); i >= 0 {
+		w.bindings = slices.Delete(w.bindings, i, i+1)
+	}
 }
 
 // activate makes a binding valid in its turn in the send queue, and ends those
 // before it: a window has one.
-func (w *MW) activate(region *ddp.Region, parent *MR) error {
+func (w *MW) activate(region *ddp.Region) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	i := slices.IndexFunc(w.bindings, func(b binding) bool { return b.region == region })
+	i := slices.Index(w.bindings, region)
 	if i < 0 {
-		return fmt.Errorf("iwarp: bind of a window: it was closed, or its region was, before the bind's turn")
+		return fmt.Errorf("iwarp: bind of a window: it was closed before the bind's turn")
 	}
-	older := slices.Clone(w.bindings[:i])
+	for _, older := range w.bindings[:i] {
+		older.Deregister()
+	}
 	w.bindings = slices.Delete(w.bindings, 0, i)
-	w.drop(older)
-	if !parent.Valid() {
-		return fmt.Errorf("iwarp: bind of a window: STag %v of its region is not valid", parent.STag())
+	if err := region.Activate(); err != nil {
+		return fmt.Errorf("iwarp: bind of a window: %w", err)
 	}
-	region.Rekey(uint8(region.STag())) // unchanged, and valid now
 	return nil
 }

@@ -19,7 +19,7 @@ func windowPair(t *testing.T) (client *iwarp.Conn, qp *iwarp.QP, mr *iwarp.MR, g
 	client, _ = tcpPair(t, nil, &iwarp.Config{QP: qp})
 	check(t, "PostRecv", qp.PostRecv(iwarp.RecvWR{ID: 1, SG: [][]byte{make([]byte, 64)}}, iwarp.RecvWR{ID: 2, SG: [][]byte{make([]byte, 64)}}))
 	g = newGuarded(4096)
-	mr = must(qp.PD().RegisterMR(g.mem, 0, nil))(t)
+	mr = must(qp.PD().RegisterMR(g.mem, 0, &iwarp.MROptions{QP: qp}))(t)
 	t.Cleanup(mr.Close)
 	return client, qp, mr, g
 }
@@ -116,6 +116,19 @@ func TestWindowEnds(t *testing.T) {
 			}
 		}},
 		{"MW.Close", func(_ *testing.T, _ *iwarp.Conn, _ *iwarp.QP, mw *iwarp.MW, _ *iwarp.MR) { mw.Close() }},
+		{"OpInvalidate of the region", func(t *testing.T, _ *iwarp.Conn, qp *iwarp.QP, _ *iwarp.MW, mr *iwarp.MR) {
+			if c := post(t, qp, iwarp.SendWR{Op: iwarp.OpInvalidate, Invalidate: mr.STag()}); c.Err != nil {
+				t.Fatal(c.Err)
+			}
+		}},
+		{"Send with Invalidate of the region", func(t *testing.T, client *iwarp.Conn, qp *iwarp.QP, _ *iwarp.MW, mr *iwarp.MR) {
+			check(t, "SendInvalidate", client.SendInvalidate(testContext(t), nil, mr.STag()))
+			collect(t, qp.RecvCQ(), 1)
+		}},
+		{"MR.SetAccess, none", func(t *testing.T, _ *iwarp.Conn, _ *iwarp.QP, _ *iwarp.MW, mr *iwarp.MR) {
+			check(t, "SetAccess", mr.SetAccess(0))
+		}},
+		{"MR.Rekey", func(_ *testing.T, _ *iwarp.Conn, _ *iwarp.QP, _ *iwarp.MW, mr *iwarp.MR) { mr.Rekey(uint8(mr.STag())) }},
 		{"MR.Invalidate", func(_ *testing.T, _ *iwarp.Conn, _ *iwarp.QP, _ *iwarp.MW, mr *iwarp.MR) { mr.Invalidate() }},
 		{"MR.Close", func(_ *testing.T, _ *iwarp.Conn, _ *iwarp.QP, _ *iwarp.MW, mr *iwarp.MR) { mr.Close() }},
 	} {
@@ -146,10 +159,15 @@ func TestWindowMisuse(t *testing.T) {
 	other := newQP(t, newDevice(t, nil), nil)
 	foreign := must(other.PD().RegisterMR(make([]byte, 8), 0, nil))(t)
 	foreignMW := must(other.AllocMW())(t)
+	bound := must(qp.PD().RegisterMR(make([]byte, 8), 0, &iwarp.MROptions{QP: must(qp.PD().NewQP(nil))(t)}))(t)
+	closed := must(qp.PD().RegisterMR(make([]byte, 8), 0, nil))(t)
+	closed.Close()
 	for name, b := range map[string]*iwarp.Bind{
 		"none": nil, "no region": {MW: mw}, "no window": {MR: mr},
 		"offset": {MW: mw, MR: mr, Offset: 4097}, "length": {MW: mw, MR: mr, Offset: 4000, Length: 97},
 		"overflow":             {MW: mw, MR: mr, Offset: 1, Length: ^uint64(0)},
+		"region of another QP": {MW: mw, MR: bound, Length: 8}, "region that is closed": {MW: mw, MR: closed},
+		"last octet of all": {MW: mw, MR: mr, Length: 1, Base: ^uint64(0)}, "unknown right": {MW: mw, MR: mr, Access: 0x80},
 		"region of another PD": {MW: mw, MR: foreign}, "window of another QP": {MW: foreignMW, MR: mr},
 	} {
 		if err := qp.PostSend(iwarp.SendWR{Op: iwarp.OpBind, Bind: b}); !errors.Is(err, iwarp.ErrInvalidWR) {
@@ -201,6 +219,21 @@ func heldQP(t *testing.T, depth int) (qp *iwarp.QP, open func()) {
 	check(t, "PostRecv", qp.PostRecv(iwarp.RecvWR{}))
 	client, _ := tcpPair(t, &iwarp.Config{RTR: iwarp.RTRNone}, &iwarp.Config{QP: qp})
 	return qp, func() { check(t, "Send", client.Send(testContext(t), nil)) }
+}
+
+// A right that a region loses its windows lose; the rest stays.
+// Shows: RDMAP-8.1.1-05, DDP-8.3.1-04
+func TestWindowLosesRight(t *testing.T) {
+	client, qp, mr, g := windowPair(t)
+	mw := must(qp.AllocMW())(t)
+	defer mw.Close()
+	post(t, qp, iwarp.SendWR{Op: iwarp.OpBind, Bind: &iwarp.Bind{MW: mw, MR: mr, Length: 50, Access: iwarp.RemoteWrite | iwarp.RemoteRead}})
+	check(t, "SetAccess", mr.SetAccess(iwarp.RemoteRead))
+	check(t, "Read", client.Read(testContext(t), make([]byte, 8), mw.Remote(0)))
+	_ = client.Write(testContext(t), []byte("x"), mw.Remote(0))
+	wantDone(t, client)
+	wantCode(t, client.Err(), protocol.DDPTaggedInvalidSTag, true)
+	g.checkUntouched(t)
 }
 
 // A bind that cannot be posted leaves its window as it was.

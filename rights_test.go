@@ -2,6 +2,7 @@ package iwarp_test
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"testing/synctest"
 
@@ -154,4 +155,45 @@ func TestRegionAssociation(t *testing.T) {
 			t.Error("the region was invalidated")
 		}
 	})
+}
+
+// A QP ends by OpInvalidate what it may use, and learns nothing of what it may not.
+// Shows: RDMAP-8.1.1-01, RDMAP-8.1.1-02, DDP-8.3.1-01, DDP-8.3.1-02, RDMAP-8.1.2-02, SEC-3-01
+func TestInvalidateIsOnesOwn(t *testing.T) {
+	d := newDevice(t, nil)
+	q := newQP(t, d, nil)
+	tcpPair(t, &iwarp.Config{QP: q}, nil)
+	peer := newQP(t, d, nil)
+	tenant := must(d.NewTenant(iwarp.TenantConfig{Name: "other"}))(t)
+	region := func(pd *iwarp.PD, qp *iwarp.QP) *iwarp.MR {
+		mr := must(pd.RegisterMR(make([]byte, 8), iwarp.RemoteWrite, &iwarp.MROptions{QP: qp}))(t)
+		t.Cleanup(mr.Close)
+		return mr
+	}
+	unknown := post(t, q, iwarp.SendWR{Op: iwarp.OpInvalidate, Invalidate: 0}).Err.Error()
+	for _, tt := range []struct {
+		name string
+		mr   *iwarp.MR
+		want bool
+	}{
+		{"own", region(q.PD(), q), true},
+		{"own domain's", region(q.PD(), nil), true},
+		{"another QP's of the domain", region(q.PD(), must(q.PD().NewQP(nil))(t)), false},
+		{"another domain's", region(peer.PD(), nil), false},
+		{"another connection's", region(peer.PD(), peer), false},
+		{"another tenant's", region(must(tenant.AllocPD())(t), nil), false},
+		{"another device's", region(must(newDevice(t, nil).AllocPD())(t), nil), false},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			c := post(t, q, iwarp.SendWR{Op: iwarp.OpInvalidate, Invalidate: tt.mr.STag()})
+			if tt.want {
+				check(t, "OpInvalidate", c.Err)
+			} else if c.Err == nil || strings.Replace(c.Err.Error(), tt.mr.STag().String(), iwarp.STag(0).String(), 1) != unknown {
+				t.Errorf("error %v, want as of an unknown STag: %s", c.Err, unknown)
+			}
+			if tt.mr.Valid() == tt.want {
+				t.Errorf("the region is valid: %t", tt.mr.Valid())
+			}
+		})
+	}
 }

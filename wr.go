@@ -64,9 +64,14 @@ type SendWR struct {
 	// SG is the local memory in order: the data of Send and Write, the sink of
 	// Read. At most MaxSGE elements, together less than 2^32 octets.
 	SG [][]byte
-	// Remote is the target of Write and the atomics and the source of Read.
+	// Remote is the target of Write and the atomics and the source of Read. TO plus
+	// the octets (eight of an atomic) must stay below 2^64
+	// (https://www.rfc-editor.org/rfc/rfc5041#section-7.1). That an atomic's address in
+	// the peer's memory is a multiple of eight, only the peer can see.
 	Remote RemoteBuffer
-	// Invalidate is the STag that OpSendInvalidate or OpInvalidate ends.
+	// Invalidate is the STag that OpSendInvalidate or OpInvalidate ends: the peer's,
+	// or this end's. Of this end it must be of the QP's domain and, if it is bound to
+	// a QP, of this one; any other fails as if it did not exist.
 	Invalidate STag
 
 	// Bind is what OpBind does.

@@ -101,8 +101,9 @@
 //   - A zero-length untagged message takes a buffer and an MSN like any other.
 //   - A tagged access without the right is 1/1/00: DDP has no number for it.
 //   - TO wrap is found before bounds, else bounds would hide it. The rule says that
-//     the sum of TO and length must not wrap, so TO 2^64-1 is out of reach.
+//     the sum of TO and length must not wrap, so TO 2^64-1 is out of reach: see [Wraps].
 //   - That RsvdULP is equal in all segments of a message is not checked; the last
 //     segment's is reported. Nor is it checked that a tagged message has no gaps.
 //   - A missing buffer is an error, not a reason to wait.
+//   - A window has at most the rights that its region's SetAccess has named since.
 package ddp

@@ -66,7 +66,7 @@ func outOfBounds(c *codes, s STag, to, n, base, size uint64) *protocol.Error {
 
 func unaligned(s STag, to uint64, off uintptr) *protocol.Error {
 	return fail(protocol.RDMAPStreamCatastrophic, "RFC 7306 section 8.2",
-		"STag %v, TO 0x%016x: an atomic needs TO and address as multiples of 8, the address is %d more", s, to, off)
+		"STag %v, TO 0x%016x: an atomic needs an address in memory that is a multiple of 8, and this is %d more", s, to, off)
 }
 
 func cannotInvalidate(s STag, why string) *protocol.Error {

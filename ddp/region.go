@@ -15,25 +15,29 @@ import (
 // rights away (Invalidate, Deregister, SetAccess, Rekey) wait for. When one of
 // them has returned, no access under the old state is still going on, and none
 // will start: what the buffer holds then can be examined and will not change
-// (https://www.rfc-editor.org/rfc/rfc5041#section-8.3.1). They must not be called
+// (https://www.rfc-editor.org/rfc/rfc5041#section-8.3.1). The same holds for the
+// accesses through windows, see [RegionConfig].Parent. They must not be called
 // from within an access, that is from the function given to [Region.Atomic] or
 // from the CheckTagged of a [Receiver] that takes batches.
 //
 // Accesses do not exclude each other: if peers write to the same octets at the
 // same time, what stands there afterwards is anyone's octets, as on any RNIC.
 type Region struct {
-	table  *Table
-	index  uint32
-	stag   atomic.Uint32 // changed under guard; read without it by lookups; 0 in a sink's entry
-	pd     PD
-	stream StreamID
-	base   uint64
+	table   *Table
+	index   uint32
+	stag    atomic.Uint32 // changed under guard; read without it by lookups; 0 in a sink's entry
+	pd      PD
+	stream  StreamID
+	base    uint64
+	parent  *Region // of a window
+	windows windows
 
 	guard  guard
 	buf    []byte
 	access Access
 	valid  bool
 	gone   bool
+	lost   bool // a window has lost rights before Activate
 }
 
 // STag is the region's STag now: see [Region.Rekey].
@@ -77,16 +81,42 @@ func (r *Region) Valid() bool {
 // which lasts for a copy of some octets or, in a [Receiver] that takes batches, for
 // the segments of one batch; when it has returned, no octet of the buffer is
 // touched any more. The region keeps its place in the table and its
-// buffer, and [Region.Rekey] makes it valid again. Calling it again is harmless.
+// buffer, and [Region.Rekey] makes it valid again. Its windows are deregistered.
+// Calling it again is harmless.
 func (r *Region) Invalidate() {
 	r.guard.lock()
-	defer r.guard.unlock()
 	r.valid = false
+	r.guard.unlock()
+	r.leaveToWindows(0)
+}
+
+// invalidate is Invalidate for those who have the STag only: it may have changed
+// since they looked the region up. It reports whether it was the region's, and
+// valid.
+func (r *Region) invalidate(s STag) (known, was bool) {
+	r.guard.lock()
+	known = STag(r.stag.Load()) == s && !r.gone
+	was = known && r.valid
+	r.valid = r.valid && !known
+	r.guard.unlock()
+	if was {
+		r.leaveToWindows(0)
+	}
+	return known, was
 }
 
 // Deregister makes the STag invalid as Invalidate does, takes it out of the
 // table and drops the buffer. Calling it again is harmless.
 func (r *Region) Deregister() {
+	r.end()
+	r.leaveToWindows(0)
+	if r.parent != nil {
+		r.parent.windows.remove(r)
+	}
+}
+
+// end is Deregister of the region alone.
+func (r *Region) end() {
 	r.guard.lock()
 	defer r.guard.unlock()
 	if r.gone {
@@ -97,18 +127,26 @@ func (r *Region) Deregister() {
 }
 
 // SetAccess changes the rights. When it has returned, no access under a right
-// that it took away is going on. Rights that do not exist are ignored.
+// that it took away is going on. Its windows keep those of their rights that are
+// in a, and are deregistered if a is none. Rights that do not exist are ignored.
 func (r *Region) SetAccess(a Access) {
 	r.guard.lock()
-	defer r.guard.unlock()
 	r.access = a & allAccess
+	r.guard.unlock()
+	r.leaveToWindows(a)
 }
 
 // Rekey gives the STag a new key, its low eight bits, and makes the region valid
 // (again). When it has returned, nothing is done under the old STag any more,
-// which names nothing unless the key is the same. After Deregister it does
-// nothing and gives STag 0.
+// which names nothing unless the key is the same, nor through windows, which are
+// deregistered. After Deregister it does nothing and returns STag 0.
 func (r *Region) Rekey(key uint8) STag {
+	s := r.rekey(key)
+	r.leaveToWindows(0)
+	return s
+}
+
+func (r *Region) rekey(key uint8) STag {
 	r.guard.lock()
 	defer r.guard.unlock()
 	if r.gone {
@@ -224,10 +262,11 @@ func (r *Region) checkFetch(s STag, who Peer, to, n uint64, need Access) *protoc
 
 // Atomic calls f with the eight octets at the offset to, as a word of this
 // machine's byte order. The checks are those of Fetch, with RemoteAtomic as the
-// right, and then: both the TO and the address of the word are multiples of
-// eight, else 0/2/07 (https://www.rfc-editor.org/rfc/rfc7306#section-8.2). Other
-// accesses may go on meanwhile, so f uses sync/atomic. word is valid during the
-// call only.
+// right, and then: the address of the word is a multiple of eight, else 0/2/07
+// (https://www.rfc-editor.org/rfc/rfc7306#section-8.2). The TO need not be one: of
+// a region whose first octet lies elsewhere, or whose base is odd, the aligned
+// words have other TOs. Other accesses may go on meanwhile, so f uses sync/atomic.
+// word is valid during the call only.
 func (r *Region) Atomic(who Peer, to uint64, f func(word *uint64)) *protocol.Error {
 	return r.atomic(0, who, to, f)
 }
@@ -242,7 +281,7 @@ func (r *Region) atomic(s STag, who Peer, to uint64, f func(word *uint64)) *prot
 	}
 	// The slice expression keeps the whole word within the buffer.
 	word := unsafe.Pointer(unsafe.SliceData(r.buf[to-r.base:][:size]))
-	if to%size != 0 || uintptr(word)%size != 0 {
+	if uintptr(word)%size != 0 {
 		return unaligned(r.STag(), to, uintptr(word)%size)
 	}
 	f((*uint64)(word))
@@ -256,14 +295,20 @@ func (r *Region) check(c *codes, s STag, who Peer, to, n uint64, need Access) *p
 		return unknownSTag(c, s)
 	case !r.valid:
 		return invalidSTag(c, r.STag())
-	case r.pd != who.PD || r.stream != 0 && r.stream != who.Stream:
+	case !r.serves(who):
 		return r.notAssociated(c, who)
 	case !r.access.Has(need):
 		return r.noRight(c, need)
-	case wraps(to, n):
+	case Wraps(to, n):
 		return wrapped(c, r.STag(), to, n)
 	case to < r.base || !fits(to-r.base, n, uint64(len(r.buf))):
 		return outOfBounds(c, r.STag(), to, n, r.base, uint64(len(r.buf)))
 	}
 	return nil
+}
+
+// serves reports whether the region is of who's domain, and of who's stream if it
+// is bound to one. Both never change.
+func (r *Region) serves(who Peer) bool {
+	return r.pd == who.PD && (r.stream == 0 || r.stream == who.Stream)
 }

@@ -50,7 +50,7 @@ func (o *Outgoing) Start(h Header, sg [][]byte) error {
 	if total > math.MaxUint32 {
 		return fmt.Errorf("%w: %d octets (RFC 5041 section 5.2)", ErrMessageTooLong, total)
 	}
-	if h.Tagged && total > 0 && wraps(h.TO, total) {
+	if h.Tagged && total > 0 && Wraps(h.TO, total) {
 		return fmt.Errorf("%w: TO 0x%016x plus %d octets (RFC 5041 section 7.1)", ErrWrap, h.TO, total)
 	}
 	h.MO, h.Last = 0, false
@@ -152,7 +152,14 @@ func (s *Sequence) Next() uint32 {
 	return s.given
 }
 
-// wraps reports whether the 64-bit sum of to and n overflows: rule 5 of RFC 5041
-// section 7.1. By its letter the octet at TO 2^64-1 cannot be reached, since the
-// sum for it is 2^64.
-func wraps(to, n uint64) bool { return to > math.MaxUint64-n }
+// Wraps reports whether n octets from TO to on break rule 5 of
+// https://www.rfc-editor.org/rfc/rfc5041#section-7.1, "a 64-bit unsigned sum of the
+// DDP Segment payload length and the TO does not wrap". It is the one judge of
+// that, for whoever registers, posts, cuts or places.
+//
+// The sum is that of the rule, not the TO of the last octet: for octets that end
+// at TO 2^64-1 it is 2^64, which 64 bits hold as 0. So that octet is out of reach.
+// To take the TO of the last octet instead, as one might, would let this end send
+// what a peer that computes the sum has to refuse. No octets reach nothing, and
+// are not judged (https://www.rfc-editor.org/rfc/rfc5041#section-5.2).
+func Wraps(to, n uint64) bool { return to > math.MaxUint64-n }

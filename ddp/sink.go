@@ -125,7 +125,7 @@ func (s *Sink) placeLocked(stag STag, to uint64, data []byte) *protocol.Error {
 		return nil
 	case stag == 0 || stag != s.stag:
 		return unknownSTag(&placeCodes, stag)
-	case wraps(to, n):
+	case Wraps(to, n):
 		return wrapped(&placeCodes, stag, to, n)
 	case !fits(to, n, s.memory.total):
 		return outOfBounds(&placeCodes, stag, to, n, 0, s.memory.total)

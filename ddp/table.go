@@ -15,11 +15,12 @@ import (
 // of 24 bits without 0.
 const MaxSTags = 1<<24 - 1
 
-// Errors of [Table.Register], found with errors.Is. It can also give [ErrWrap].
+// Errors of [Table.Register], found with errors.Is. It can also return [ErrWrap].
 var (
 	ErrTableFull = errors.New("ddp: STag table is full")
 	ErrNoPD      = errors.New("ddp: region without a Protection Domain")
 	ErrAccess    = errors.New("ddp: unknown access right")
+	ErrParent    = errors.New("ddp: no region for this window")
 )
 
 // Table is the STag table of a device: it makes STags and finds what they name.
@@ -95,27 +96,39 @@ type RegionConfig struct {
 	// use it, which RFC 5042 section 6.4.5 advises against unless they trust
 	// each other; such a region cannot be invalidated by a peer.
 	Stream StreamID
+	// Parent, if not nil, makes the region a window: an STag with rights of its own
+	// for memory of Parent, which the caller sees to. It is invalid until
+	// [Region.Activate]. What takes rights from Parent takes them from its windows
+	// too, and does not return before no access through them is going on.
+	Parent *Region
 }
 
 // Register makes a region and gives it a new STag; it is valid at once. The
 // table refers to Buf until [Region.Deregister]. Errors: [ErrTableFull],
-// [ErrNoPD], [ErrAccess], and [ErrWrap] when Base plus the length does not fit
-// 64 bits.
+// [ErrNoPD], [ErrAccess], [ErrWrap] when Base plus the length does not fit
+// 64 bits, and [ErrParent] when Parent is deregistered, a window itself, of
+// another domain, or bound to another stream.
 func (t *Table) Register(c RegionConfig) (*Region, error) {
 	switch {
 	case c.PD == 0:
 		return nil, fmt.Errorf("%w: PD is 0 (RFC 5041 section 8.2)", ErrNoPD)
 	case c.Access&^allAccess != 0:
 		return nil, fmt.Errorf("%w: Access is 0x%02x", ErrAccess, uint8(c.Access))
-	case wraps(c.Base, uint64(len(c.Buf))):
+	case Wraps(c.Base, uint64(len(c.Buf))):
 		return nil, fmt.Errorf("%w: base 0x%016x plus %d octets (RFC 5041 section 7.1)", ErrWrap, c.Base, len(c.Buf))
 	}
-	r := &Region{table: t, pd: c.PD, stream: c.Stream, base: c.Base, buf: c.Buf, access: c.Access, valid: true}
+	r := &Region{table: t, pd: c.PD, stream: c.Stream, base: c.Base, buf: c.Buf, access: c.Access, valid: c.Parent == nil}
 	if c.Stream == 0 {
 		r.guard.share()
 	}
 	if err := t.add(r, true); err != nil {
 		return nil, err
+	}
+	if c.Parent != nil {
+		if err := r.becomeWindow(c.Parent); err != nil {
+			r.end()
+			return nil, err
+		}
 	}
 	return r, nil
 }
@@ -220,16 +233,28 @@ func (t *Table) RemoteInvalidate(s STag, pd PD, stream StreamID) *protocol.Error
 	case r.stream != stream || r.pd != pd:
 		return cannotInvalidate(s, "it is not associated with the stream")
 	}
-	r.guard.lock()
-	defer r.guard.unlock()
-	if STag(r.stag.Load()) != s || r.gone {
+	switch known, was := r.invalidate(s); {
+	case !known:
 		return cannotInvalidate(s, "no such STag")
-	}
-	if !r.valid {
+	case !was:
 		return cannotInvalidate(s, "it is invalid already")
 	}
-	r.valid = false
 	return nil
+}
+
+// Invalidate makes the region of s invalid at the wish of this end's ULP, on the
+// stream of who. It is false, and nothing has happened, if there is no such
+// STag, or none that who may use: one of another domain, or bound to another
+// stream (https://www.rfc-editor.org/rfc/rfc5040#section-8.1.1, items 1 and 2). It
+// does not tell which, so that guessing tells nothing about other ULPs. It keeps
+// the promise of [Region.Invalidate].
+func (t *Table) Invalidate(s STag, who Peer) bool {
+	r := t.Lookup(s)
+	if r == nil || !r.serves(who) {
+		return false
+	}
+	known, _ := r.invalidate(s)
+	return known
 }
 
 // add gives r an index and puts it in; keyed says whether it can be looked up.

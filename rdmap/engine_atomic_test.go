@@ -2,6 +2,7 @@ package rdmap_test
 
 import (
 	"encoding/binary"
+	"fmt"
 	"strings"
 	"sync"
 	"testing"
@@ -101,6 +102,32 @@ func TestAtomicErrors(t *testing.T) {
 				t.Error("memory has changed")
 			}
 		})
+	}
+}
+
+// It is the address in the target's memory that must be aligned, and not the TO.
+// Shows: EXT-5.1.1-02, EXT-5.1.2-02, EXT-5.2.1-05, EXT-8.2-04
+func TestAtomicAlignment(t *testing.T) {
+	for _, op := range []uint8{0, 2} {
+		for off := range 8 {
+			for to := range uint64(8) {
+				e := newEnd(t, responder)
+				mem := wordMemory(t, 1, 2, 3)
+				stag := uint32(e.register(mem[off:16+off:16+off], allRights).STag())
+				// FetchAdd of 1, or CmpSwap of 1 for whatever is there.
+				seg := iwarptest.AtomicRequest(1, op, 7, stag, to, 1, ^uint64(0), 0, 0)
+				if op == 0 {
+					seg = iwarptest.AtomicRequest(1, op, 7, stag, to, 1, 0, 0, 0)
+				}
+				e.deliver(seg)
+				what := fmt.Sprintf("operation %d, region at an address of %d more, TO %d", op, off, to)
+				if (off+int(to))%8 != 0 {
+					e.wantTerminate(what, protocol.RDMAPStreamCatastrophic, seg)
+					continue
+				}
+				e.wantSegment(what, iwarptest.AtomicResponse(1, 7, uint64(1+(off+int(to))/8)))
+			}
+		}
 	}
 }
 

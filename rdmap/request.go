@@ -43,6 +43,9 @@ func (o Op) String() string {
 // when the peer's answer is delivered.
 func (o Op) awaitsResponse() bool { return o == OpRead || o == OpFetchAdd || o == OpCompareSwap }
 
+// remote reports whether the operation names memory of the peer.
+func (o Op) remote() bool { return o == OpWrite || o.awaitsResponse() }
+
 // Request is one work request of the send queue.
 //
 // The stream copies the struct and the SG slice's elements at Post, but not the

@@ -407,15 +407,12 @@ func (s *Stream) finishLocal(e *entry) {
 		e.err = &protocol.Error{Code: protocol.RDMAPLocalCatastrophic, Detail: "no STag is left for the sink of an RDMA Read"}
 		return
 	}
-	region := s.cfg.Table.Lookup(e.req.Invalidate)
-	if region == nil {
+	if !s.cfg.Table.Invalidate(e.req.Invalidate, s.cfg.Peer) {
 		e.err = &protocol.Error{
 			Code: protocol.RDMAPLocalCatastrophic, Section: "RFC 5040 section 8.1.1",
 			Detail: "local Invalidate of STag " + e.req.Invalidate.String() + ": no such STag",
 		}
-		return
 	}
-	region.Invalidate()
 }
 
 // startResponse begins the answer to the oldest inbound request.

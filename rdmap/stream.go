@@ -270,9 +270,6 @@ func (s *Stream) check(r *Request) (uint32, error) {
 	if total > math.MaxUint32 {
 		return 0, fmt.Errorf("%w: SG holds %d octets: a message is shorter than 2^32 (RFC 5041 section 5.2)", ErrInvalidRequest, total)
 	}
-	if r.Op == OpWrite && total > 0 && r.TO+total-1 < r.TO {
-		return 0, fmt.Errorf("%w: TO 0x%x and %d octets wrap 2^64 (RFC 5041 section 7.1)", ErrInvalidRequest, r.TO, total)
-	}
 	if r.Inline && (total > uint64(s.cfg.MaxInline) || r.Op == OpRead) {
 		return 0, fmt.Errorf("%w: Inline %v of %d octets: only sent data, and at most %d octets", ErrInvalidRequest, r.Op, total, s.cfg.MaxInline)
 	}
@@ -284,6 +281,10 @@ func (s *Stream) check(r *Request) (uint32, error) {
 			return 0, fmt.Errorf("%w: %v takes no SG", ErrInvalidRequest, r.Op)
 		}
 		total = ImmediateDataLen
+	}
+	// As the peer judges it: what it would refuse should not cost the connection.
+	if r.Op.remote() && total > 0 && ddp.Wraps(r.TO, total) {
+		return 0, fmt.Errorf("%w: TO 0x%016x plus %d octets wraps 2^64 (RFC 5041 section 7.1)", ErrInvalidRequest, r.TO, total)
 	}
 	return uint32(total), nil
 }

@@ -50,14 +50,14 @@ var ddpMutants = []mutant{
 
 	// tagged buffers
 	{name: "invalid-stag-works", ids: "DDP-8.3-02, DDP-7.1-07", file: "ddp/region.go", old: "case !r.valid:", new: "case !r.valid && r.gone:"},
-	{name: "other-domain", ids: "DDP-8.3.1-01, RDMAP-8.1.1-01, SEC-6.1.1-02", file: "ddp/region.go", old: "case r.pd != who.PD || r.stream != 0", new: "case r.stream != 0"},
-	{name: "other-stream", ids: "DDP-8.3.1-02, RDMAP-8.1.1-02, SEC-6.1.1-02", file: "ddp/region.go", old: "|| r.stream != 0 && r.stream != who.Stream:", new: ":"},
+	{name: "other-domain", ids: "DDP-8.3.1-01, RDMAP-8.1.1-01, SEC-6.1.1-02", file: "ddp/region.go", old: "return r.pd == who.PD && (", new: "return ("},
+	{name: "other-stream", ids: "DDP-8.3.1-02, RDMAP-8.1.1-02, SEC-6.1.1-02", file: "ddp/region.go", old: "(r.stream == 0 || r.stream == who.Stream)", new: "who.Stream != 0"},
 	{name: "rights-not-checked", ids: "DDP-7.1-08, SEC-6.3.5-01, RDMAP-7.2-11", file: "ddp/region.go", old: "case !r.access.Has(need):", new: "case !r.access.Has(need) && need == 0:"},
 	{name: "write-without-the-right", ids: "DDP-7.1-08", file: "rdmap/recv.go", old: "Need: ddp.RemoteWrite}", new: "Need: 0}"},
-	{name: "wrap-not-checked", ids: "DDP-7.1-10, RDMAP-7.2-10", file: "ddp/region.go", old: "case wraps(to, n):", new: "case wraps(to, 0):"},
+	{name: "wrap-not-checked", ids: "DDP-7.1-10, RDMAP-7.2-10", file: "ddp/region.go", old: "case Wraps(to, n):", new: "case Wraps(to, 0):"},
 	{name: "bounds-one-too-far", ids: "DDP-7.1-09, RDMAP-8.1.1-03, SEC-6.2.1-01", file: "ddp/region.go", old: "uint64(len(r.buf))):\n\t\treturn outOfBounds", new: "uint64(len(r.buf))+1):\n\t\treturn outOfBounds"},
 	{name: "bounds-base-ignored", ids: "DDP-7.1-09, DDP-8.3.1-03", file: "ddp/region.go", old: "case to < r.base || !fits(to-r.base,", new: "case !fits(max(to, r.base)-r.base,"},
-	{name: "invalidate-is-no-barrier", ids: "DDP-8.3.1-05, SEC-6.2.2-02", file: "ddp/region.go", old: "func (r *Region) Invalidate() {\n\tr.guard.lock()\n\tdefer r.guard.unlock()", new: "func (r *Region) Invalidate() {"},
+	{name: "invalidate-is-no-barrier", ids: "DDP-8.3.1-05, SEC-6.2.2-02", file: "ddp/region.go", old: "func (r *Region) Invalidate() {\n\tr.guard.lock()\n\tr.valid = false\n\tr.guard.unlock()", new: "func (r *Region) Invalidate() {\n\tr.valid = false"},
 	{name: "rights-not-revoked", ids: "DDP-8.3.1-04, RDMAP-8.1.1-05", file: "ddp/region.go", old: "r.access = a & allAccess", new: "r.access |= a & allAccess"},
 	{name: "old-key-works", ids: "DDP-7.1-07, DDP-8.3-02", file: "ddp/table.go", old: "if STag(r.stag.Load()) != s || s == 0 {\n\t\t\t\treturn nil", new: "if s == 0 {\n\t\t\t\treturn nil", tests: []string{". TestHostile"}},
 	{name: "stags-in-sequence", ids: "RDMAP-8.1.1-08", file: "ddp/table.go", old: "index = t.draw() & t.mask", new: "index = uint32(t.live+1) & t.mask"},

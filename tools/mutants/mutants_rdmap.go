@@ -34,8 +34,8 @@ var rdmapMutants = []mutant{
 	{name: "cmpswap-swap-mask", ids: "EXT-5.1.2-01", file: "rdmap/atomic.go", old: "return old&^swapMask | swap&swapMask", new: "return swap"},
 	{name: "atomic-reserved-checked", ids: "EXT-5.2.1-02", file: "rdmap/header.go", old: "AtomicOp(b[3] & 0xf)", new: "AtomicOp(b[3])"},
 	{name: "atomic-compare-mask-unused", ids: "EXT-5.2.1-03", file: "rdmap/header.go", old: "CompareMask: ^uint64(0)}", new: "CompareMask: 0}"},
-	{name: "atomic-alignment-of-to", ids: "EXT-5.2.1-05, EXT-8.2-04, EXT-5.1.1-02", file: "ddp/region.go", old: "if to%size != 0 || uintptr(word)%size != 0 {", new: "if uintptr(word)%size != 0 {"},
-	{name: "atomic-alignment-of-memory", ids: "EXT-5.2.1-05, EXT-8.2-04", file: "ddp/region.go", old: "if to%size != 0 || uintptr(word)%size != 0 {", new: "if to%size != 0 {"},
+	{name: "atomic-alignment-of-to", ids: "EXT-5.2.1-05, EXT-8.2-04, EXT-5.1.1-02", file: "ddp/region.go", old: "if uintptr(word)%size != 0 {", new: "if to%size != 0 || uintptr(word)%size != 0 {"},
+	{name: "atomic-alignment-of-memory", ids: "EXT-5.2.1-05, EXT-8.2-04", file: "ddp/region.go", old: "if uintptr(word)%size != 0 {", new: "if to%size != 0 {"},
 	{name: "atomic-without-the-right", ids: "EXT-8.2-01", file: "ddp/region.go", old: "to, size, RemoteAtomic)", new: "to, size, 0)", tests: []string{". TestHostile"}},
 	{name: "atomic-not-atomic", ids: "EXT-5-01, EXT-5.3-01", file: "rdmap/read.go", old: "if atomic.CompareAndSwapUint64(word, original, changed) {", new: "if atomic.StoreUint64(word, changed); word != nil {"},
 

@@ -121,14 +121,13 @@ func (c *Config) takeQP() (lease, error) {
 		}
 		l.ownPD = true
 	}
-	qp, err := pd.newQP(&QPConfig{SendDepth: c.SendDepth})
+	qp, err := pd.newQP(&QPConfig{SendDepth: c.SendDepth, RecvDepth: c.RecvDepth}, newInbox(c.RecvDepth, c.RecvSize))
 	if err != nil {
 		if l.ownPD {
 			_ = pd.Close()
 		}
 		return lease{}, err
 	}
-	qp.inbox = newInbox(c.RecvDepth, c.RecvSize)
 	l.qp = qp
 	return l, nil
 }

@@ -13,3 +13,6 @@ func (q *CQ) WakeAll() {
 		signal(w.wake)
 	}
 }
+
+// SetLastPD makes the next domains have the numbers after n.
+func (d *Device) SetLastPD(n uint64) { d.lastPD.Store(n) }

@@ -191,9 +191,9 @@ func (l *Listener) AcceptRequest(ctx context.Context) (*ConnRequest, error) {
 }
 
 // Accept waits for a peer and accepts it with the listener's Config. A peer that
-// goes away between its Request and the Reply is passed over; one that the device
-// has no resources for is rejected, and the error is [ErrLimit]: a server goes on
-// accepting after that.
+// goes away between its Request and the Reply is passed over. One that this end has
+// no resources for is rejected, and Accept returns why: [ErrLimit], after which a
+// server goes on accepting, or [net.ErrClosed] if Config.PD is closed.
 func (l *Listener) Accept(ctx context.Context) (*Conn, error) {
 	for {
 		r, err := l.AcceptRequest(ctx)
@@ -204,9 +204,12 @@ func (l *Listener) Accept(ctx context.Context) (*Conn, error) {
 		if err == nil {
 			return c, nil
 		}
-		r.refuse(ctx, err)
-		if ctx.Err() != nil || errors.Is(err, ErrLimit) {
+		unable := r.refuse(ctx)
+		if ctx.Err() != nil || unable {
 			return nil, err
+		}
+		if l.cfg.Logger != nil {
+			l.cfg.Logger.Warn("iwarp startup failed", "remote", r.RemoteAddr(), "error", err)
 		}
 	}
 }
@@ -229,6 +232,7 @@ type ConnRequest struct {
 	in       *mpa.Incoming
 	cfg      *Config
 	answered atomic.Bool
+	unable   atomic.Bool // Accept found that this end has no resources for it
 }
 
 // Server starts iWARP as the responder on nc, which the caller has accepted: it
@@ -242,7 +246,7 @@ func Server(ctx context.Context, nc net.Conn, cfg *Config) (*Conn, error) {
 	}
 	conn, err := r.Accept(ctx, nil)
 	if err != nil {
-		r.refuse(ctx, err)
+		r.refuse(ctx)
 	}
 	return conn, err
 }
@@ -303,6 +307,7 @@ func (r *ConnRequest) Accept(ctx context.Context, cfg *Config) (*Conn, error) {
 		}
 	}
 	if c.QP != nil && c.QP.Conn() != nil {
+		r.unable.Store(true)
 		return nil, ErrInUse
 	}
 	ctx, cancel := c.startupContext(ctx)
@@ -314,6 +319,7 @@ func (r *ConnRequest) Accept(ctx context.Context, cfg *Config) (*Conn, error) {
 	}
 	q, err := c.takeQP()
 	if err != nil {
+		r.unable.Store(true)
 		return nil, err
 	}
 	if r.answered.Swap(true) {
@@ -361,13 +367,16 @@ func (r *ConnRequest) Reject(ctx context.Context, privateData []byte) (net.Conn,
 	return r.in.NetConn(), nil
 }
 
-// refuse ends a request that Accept could not accept: with a rejection if this end
-// lacks the resources, so that the peer knows and does not try in another way.
-func (r *ConnRequest) refuse(ctx context.Context, err error) {
-	if errors.Is(err, ErrLimit) {
+// refuse ends a request that Accept could not accept. If this end lacks the
+// resources, which it reports, that is a rejection, so that the peer knows and does
+// not try in another way.
+func (r *ConnRequest) refuse(ctx context.Context) (unable bool) {
+	unable = r.unable.Load()
+	if unable {
 		_, _ = r.Reject(ctx, nil)
 	}
 	_ = r.Close()
+	return unable
 }
 
 // Close drops the connection without an answer.

@@ -18,8 +18,9 @@ type QPConfig struct {
 	SendCQ, RecvCQ *CQ
 	SendDepth      int // send work requests at once; default 128
 	RecvDepth      int // receive work requests at once; default 128
-	// SRQ, if not nil, is where this QP's messages take their receives from; the QP
-	// has no receive queue of its own then.
+	// SRQ, if not nil, is where this QP's messages take their receives from. The QP
+	// has no receive queue of its own then: RecvDepth is not looked at, nothing is
+	// charged for it, and a RecvCQ that the QP makes has SRQConfig.MaxShare entries.
 	SRQ    *SRQ
 	MaxSGE int // elements of a work request's SG; default 16
 }
@@ -51,7 +52,7 @@ type QP struct {
 // NewQP makes a queue pair in the domain. cfg may be nil. The error wraps
 // [ErrLimit].
 func (p *PD) NewQP(cfg *QPConfig) (*QP, error) {
-	q, err := p.newQP(cfg)
+	q, err := p.newQP(cfg, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -67,8 +68,8 @@ func (p *PD) NewQP(cfg *QPConfig) (*QP, error) {
 	return q, nil
 }
 
-// newQP makes a QP without a receive queue.
-func (p *PD) newQP(cfg *QPConfig) (*QP, error) {
+// newQP makes a QP without a receive queue, or with in for one.
+func (p *PD) newQP(cfg *QPConfig, in *inbox) (*QP, error) {
 	var c QPConfig
 	if cfg != nil {
 		c = *cfg
@@ -83,6 +84,10 @@ func (p *PD) newQP(cfg *QPConfig) (*QP, error) {
 		{"RecvDepth", &c.RecvDepth, 128, l.MaxWR},
 		{"MaxSGE", &c.MaxSGE, min(16, l.MaxSGE), l.MaxSGE},
 	} {
+		if f.value == &c.RecvDepth && c.SRQ != nil {
+			c.RecvDepth = 0 // of a queue that it does not have
+			continue
+		}
 		if *f.value == 0 {
 			*f.value = min(f.def, f.limit)
 		}
@@ -100,7 +105,7 @@ func (p *PD) newQP(cfg *QPConfig) (*QP, error) {
 		p.give(resQP, 1)
 		return nil, err
 	}
-	q := &QP{dev: p.dev, pd: p, stream: ddp.StreamID(p.dev.lastQP.Add(1)), cfg: c, sendCQ: c.SendCQ, recvCQ: c.RecvCQ}
+	q := &QP{dev: p.dev, pd: p, stream: ddp.StreamID(p.dev.lastQP.Add(1)), cfg: c, sendCQ: c.SendCQ, recvCQ: c.RecvCQ, inbox: in}
 	q.rq.qp = q
 	p.used.Add(1)
 	if err := q.makeCQs(); err != nil {
@@ -129,10 +134,17 @@ func (p *PD) checkQueues(c *QPConfig) error {
 
 // makeCQs makes the completion queues that the QP was not given.
 func (q *QP) makeCQs() error {
+	receives := q.cfg.RecvDepth
+	switch {
+	case q.inbox != nil:
+		receives = 1 // nothing completes there
+	case q.cfg.SRQ != nil:
+		receives = q.cfg.SRQ.cfg.MaxShare // the most that may wait to be polled
+	}
 	for _, c := range [...]struct {
 		cq    **CQ
 		depth int
-	}{{&q.sendCQ, q.cfg.SendDepth}, {&q.recvCQ, q.cfg.RecvDepth}} {
+	}{{&q.sendCQ, q.cfg.SendDepth}, {&q.recvCQ, receives}} {
 		if *c.cq != nil {
 			continue
 		}

@@ -157,6 +157,7 @@ func (q *SRQ) Close() error {
 	}
 	if !q.closed {
 		q.closed = true
+		q.slots, q.count = nil, 0 // with the memory of the receives
 		q.pd.leave()
 		q.pd.give(resEntries, int64(q.cfg.Depth))
 	}

@@ -39,7 +39,7 @@ func (a Access) String() string {
 // PD is a Protection Domain: a group of streams that may share Tagged Buffers
 // (https://www.rfc-editor.org/rfc/rfc5041#section-8.2). The numbers are the
 // caller's; 0 is no domain.
-type PD uint32
+type PD uint64
 
 // StreamID names one DDP stream among those that use a [Table]. The numbers are
 // the caller's and must not be used again while a region of the old stream

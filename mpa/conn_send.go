@@ -93,6 +93,7 @@ func (c *Conn) Flush(wait bool) (done bool, err error) {
 		if err != nil {
 			err = connError("writing FPDUs", err)
 			if isFinal(err) {
+				c.framer.Advance(c.framer.Len()) // refers to nobody's memory any more
 				c.werr = err
 			}
 			return false, err

@@ -38,6 +38,14 @@ func (t *sender) init() {
 	}
 }
 
+// idle says that no message is in hand any more, and keeps nothing of the memory of
+// the last one: a region's may be unmapped, or somebody else's, when it is closed.
+func (t *sender) idle() {
+	t.kind = sendingNothing
+	t.out.Reset()
+	t.payload[0] = nil
+}
+
 // control is NewControl in the connection's version.
 func (t *sender) control(op Opcode) uint8 { return t.version<<6 | uint8(op) }
 
@@ -113,7 +121,7 @@ func (s *Stream) fill(llp ddp.LLP) error {
 			// Nothing but the Terminate is queued on a stream that is seen to have
 			// failed: from the next batch on. A message may end in the middle: the
 			// peer discards it.
-			t.kind = sendingNothing
+			t.idle()
 			continue
 		}
 		last, err := s.segments(llp)
@@ -121,7 +129,7 @@ func (s *Stream) fill(llp ddp.LLP) error {
 			return err
 		}
 		if last {
-			t.kind = sendingNothing
+			t.idle()
 		}
 	}
 	return nil
@@ -265,6 +273,7 @@ func (s *Stream) finishSend() Progress {
 
 func (s *Stream) finishSendLocked() Progress {
 	s.countSent()
+	s.send.idle()
 	s.send.finished, s.sendDone = true, true
 	s.flushIfDone()
 	return Finished
@@ -440,7 +449,7 @@ func (s *Stream) startResponse() bool {
 	t.kind, t.at = sendingResponse, r.SrcTO
 	t.payload[0] = source
 	if err := t.out.Start(t.tagged(OpcodeReadResponse, r.SinkSTag, r.SinkTO), t.payload[:]); err != nil {
-		t.kind = sendingNothing
+		t.idle()
 		s.failLocked(readOffender(&protocol.Error{Code: protocol.RDMAPTOWrap, Section: "RFC 5040 section 7.2", Err: err}, &t.request.header, r), true)
 		return false
 	}
@@ -478,6 +487,6 @@ func (s *Stream) startTerminate() {
 	t.header = term.AppendTo(t.header[:0])
 	t.payload[0] = t.header
 	if err := t.out.Start(t.untagged(OpcodeTerminate, 0), t.payload[:]); err != nil {
-		t.kind = sendingNothing
+		t.idle()
 	}
 }

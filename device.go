@@ -98,7 +98,7 @@ type Device struct {
 	logger    *slog.Logger
 	table     *ddp.Table
 	manager   manager
-	own       *Tenant // of what is made without one
+	own       *Tenant       // of what is made without one
 	lastPD    atomic.Uint64 // 64 bits, as of QPs: a number that came again would open a living domain to strangers
 	lastQP    atomic.Uint64
 	connects  atomic.Uint64

@@ -11,6 +11,17 @@
 // pieces of given sizes, and [EverySplit], [EverySize] and [Prefixes] walk
 // through the ways to cut a byte string.
 //
+// [Relay] stands between two ends, in memory or on a network. It delays what they
+// send, limits the rate, and corrupts, drops, reorders, splits or holds octets,
+// writes or FPDUs:
+//
+//	r, err := iwarptest.NewRelay(&iwarptest.RelayConfig{
+//		Forward: iwarptest.RelayPath{Delay: 25 * time.Millisecond, Rate: 125e6},
+//		Back:    iwarptest.RelayPath{Delay: 25 * time.Millisecond, Rate: 125e6},
+//		Faults:  []iwarptest.RelayFault{{Kind: iwarptest.RelayCorrupt, Unit: iwarptest.UnitFPDU, At: 3, Octet: 20}},
+//	})
+//	err = r.Serve(ctx, ln, dial)
+//
 // # Frames
 //
 // The builders ([Send], [Write], [ReadRequest], [Terminate], ...) give DDP

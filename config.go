@@ -113,11 +113,17 @@ type Config struct {
 	// polls, the connection receives as usual. Only on TCP and unix sockets.
 	Polling bool
 
-	// MaxPending bounds the startups that a listener has under way or waiting for
-	// its program; further connections wait in the kernel's queue. Default 128.
+	// MaxPending bounds the startups that a listener has under way or waiting for its
+	// program. At the bound a new connection takes the place of a silent one, whose
+	// Request has not come: of the peer that has the most of these, the oldest. So
+	// silent connections keep nobody out, and a peer has at least as long as
+	// MaxPending newer ones take to arrive. One whose Request has come is not
+	// dropped; while all are such, further connections wait in the kernel's queue.
+	// Default 128.
 	MaxPending int
-	// MaxPendingPerPeer bounds those from one address; more are closed at once, so
-	// that one peer cannot take all of MaxPending. Default MaxPending: no bound.
+	// MaxPendingPerPeer bounds those of one peer, in the same way; but beyond it, and
+	// with none of them silent, a connection is closed at once. A peer is an
+	// IPv4 address or an IPv6 network of 64 bits. Default MaxPending: no bound.
 	MaxPendingPerPeer int
 
 	// Wrap, if not nil, is called with each connection below, from Dial, Client,

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"net/netip"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -13,19 +12,21 @@ import (
 	"github.com/go-iwarp/iwarp/mpa"
 )
 
-// Listener accepts iWARP connections. Startups run side by side, so that a slow
-// or silent peer delays nobody; at most Config.MaxPending at a time.
+// Listener accepts iWARP connections. Startups run side by side, so that a slow peer
+// delays nobody, and at most Config.MaxPending at a time: beyond that each new
+// connection takes the place of a silent one, whose Request has not come yet.
 type Listener struct {
-	nl     net.Listener
-	cfg    *Config
-	queue  chan *ConnRequest
-	slots  chan struct{}
-	peers  peerCount
-	ctx    context.Context
-	cancel context.CancelCauseFunc
-	wg     sync.WaitGroup
-	failed chan struct{}
-	err    error // of the net.Listener; valid when failed is closed
+	nl      net.Listener
+	cfg     *Config
+	queue   chan *ConnRequest
+	pending *pending
+	ctx     context.Context
+	cancel  context.CancelCauseFunc
+	wg      sync.WaitGroup
+	failed  chan struct{}
+	err     error // of the net.Listener; valid when failed is closed
+
+	logFailed, logDropped, logRefused, logAccept logLimit
 }
 
 // Listen listens on a TCP address. network is "tcp", "tcp4" or "tcp6". cfg may be
@@ -66,9 +67,7 @@ func listenConfig(cfg *Config) (*Config, error) {
 
 func newListener(nl net.Listener, cfg *Config) *Listener {
 	l := &Listener{
-		nl: nl, cfg: cfg,
-		queue: make(chan *ConnRequest), slots: make(chan struct{}, cfg.MaxPending),
-		failed: make(chan struct{}),
+		nl: nl, cfg: cfg, queue: make(chan *ConnRequest), pending: newPending(cfg), failed: make(chan struct{}),
 	}
 	l.ctx, l.cancel = context.WithCancelCause(context.Background())
 	l.wg.Add(1)
@@ -76,49 +75,64 @@ func newListener(nl net.Listener, cfg *Config) *Listener {
 	return l
 }
 
-// acceptLoop takes connections as long as there are slots for startups.
+// acceptLoop takes connections, and makes room for each.
 func (l *Listener) acceptLoop() {
 	defer l.wg.Done()
 	var pause time.Duration
 	for {
-		select {
-		case l.slots <- struct{}{}:
-		case <-l.ctx.Done():
-			return
-		}
 		nc, err := l.nl.Accept()
-		if err != nil {
-			<-l.slots
-			if l.mayRecover(err, &pause) {
-				continue
-			}
+		if err == nil {
+			pause = 0
+			l.admit(nc)
+			continue
+		}
+		if !l.mayRecover(err, &pause) {
 			l.err = err
 			close(l.failed)
 			return
 		}
-		pause = 0
-		peer := addrOf(nc.RemoteAddr())
-		if !l.peers.add(peer, l.cfg.MaxPendingPerPeer) {
-			_ = nc.Close()
-			<-l.slots
-			continue
-		}
-		l.wg.Add(1)
-		go l.startup(nc, peer)
 	}
 }
 
-// mayRecover waits a little after an error of Accept that concerns one connection
-// or passes (a peer that has gone again, no descriptor left), longer each time.
+// admit starts the startup of a connection as soon as there is room, which there is
+// when a silent one has gone; or when the program has taken a request, if none of
+// those under way is silent.
+func (l *Listener) admit(nc net.Conn) {
+	ctx, cancel := context.WithCancelCause(l.ctx)
+	s := &startup{nc: nc, cancel: cancel}
+	for {
+		switch l.pending.enter(s) {
+		case admitted:
+			l.wg.Add(1)
+			go l.startup(ctx, s)
+			return
+		case refused:
+			l.log(&l.logRefused, "iwarp startup refused: MaxPendingPerPeer", "remote", nc.RemoteAddr())
+			cancel(nil)
+			_ = nc.Close()
+			return
+		case later:
+		}
+		select {
+		case <-l.pending.room:
+		case <-l.ctx.Done():
+			cancel(nil)
+			_ = nc.Close()
+			return
+		}
+	}
+}
+
+// mayRecover waits a little after an error of Accept that passes (no descriptor left),
+// longer each time, and drops silent startups, which hold descriptors.
 func (l *Listener) mayRecover(err error, pause *time.Duration) bool {
 	var temporary interface{ Temporary() bool } // as net/http does
 	if !errors.As(err, &temporary) || !temporary.Temporary() {
 		return false
 	}
 	*pause = min(max(2**pause, 5*time.Millisecond), time.Second)
-	if l.cfg.Logger != nil {
-		l.cfg.Logger.Warn("iwarp accept", "local", l.Addr(), "error", err, "retry_in", *pause)
-	}
+	l.pending.relieve()
+	l.log(&l.logAccept, "iwarp accept", "local", l.Addr(), "error", err, "retry_in", *pause)
 	timer := time.NewTimer(*pause)
 	defer timer.Stop()
 	select {
@@ -129,18 +143,25 @@ func (l *Listener) mayRecover(err error, pause *time.Duration) bool {
 	}
 }
 
-// startup reads the Request of one connection and hands it up. Its slot is free
-// again when the program has taken the request.
-func (l *Listener) startup(nc net.Conn, peer netip.Addr) {
+// errCrowdedOut is why a silent startup ends when its room is needed.
+var errCrowdedOut = errors.New("iwarp: no Request yet, and the listener needs the room for newer connections (Config.MaxPending)")
+
+// startup reads the Request of one connection and hands it up. Its room is free again
+// when the program has taken the request.
+func (l *Listener) startup(ctx context.Context, s *startup) {
 	defer l.wg.Done()
-	defer func() { l.peers.remove(peer); <-l.slots }()
-	r, err := readRequest(l.ctx, nc, nil, l.cfg)
+	defer s.cancel(nil)
+	defer l.pending.leave(s)
+	r, err := readRequest(ctx, s.nc, nil, l.cfg)
 	if err != nil {
-		if l.cfg.Logger != nil {
-			l.cfg.Logger.Warn("iwarp startup failed", "remote", nc.RemoteAddr(), "error", err)
+		limit, what := &l.logFailed, "iwarp startup failed"
+		if l.pending.failed(s) {
+			limit, what = &l.logDropped, "iwarp startup dropped"
 		}
+		l.log(limit, what, "remote", s.nc.RemoteAddr(), "error", err)
 		return
 	}
+	l.pending.proven(s)
 	select {
 	case l.queue <- r:
 	case <-l.ctx.Done():
@@ -148,31 +169,53 @@ func (l *Listener) startup(nc net.Conn, peer netip.Addr) {
 	}
 }
 
-// peerCount counts the startups of each address.
-type peerCount struct {
-	mu sync.Mutex
-	n  map[netip.Addr]int
+// ListenerStats counts what has come to a listener since it began.
+type ListenerStats struct {
+	Connections  uint64 // that startup has begun on
+	Requests     uint64 // valid Requests that have come
+	Failed       uint64 // startups that ended without one: a bad frame, StartupTimeout, a peer that went away
+	Dropped      uint64 // silent startups whose room was needed: MaxPending, MaxPendingPerPeer, or no descriptor left
+	Refused      uint64 // connections closed at once, for MaxPendingPerPeer
+	AcceptErrors uint64 // failures to take a connection that passed, such as no descriptor left
+
+	// Silent is how many startups wait for a Request now, Waiting how many Requests
+	// wait for AcceptRequest. Together they are at most MaxPending.
+	Silent, Waiting int
 }
 
-func (p *peerCount) add(peer netip.Addr, limit int) bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.n[peer] >= limit {
-		return false
+// Stats returns the listener's counters.
+func (l *Listener) Stats() ListenerStats { return l.pending.snapshot() }
+
+// log warns at a bounded rate, since anybody on the network can cause the event: of
+// those of one kind it logs one a second, and says how many it has left out.
+func (l *Listener) log(limit *logLimit, what string, args ...any) {
+	if l.cfg.Logger == nil {
+		return
 	}
-	if p.n == nil {
-		p.n = make(map[netip.Addr]int)
+	if n, ok := limit.pass(time.Now()); ok {
+		if n > 0 {
+			args = append(args, "more_before", n)
+		}
+		l.cfg.Logger.Warn(what, args...)
 	}
-	p.n[peer]++
-	return true
 }
 
-func (p *peerCount) remove(peer netip.Addr) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.n[peer]--; p.n[peer] == 0 {
-		delete(p.n, peer)
+// logLimit lets one event a second pass.
+type logLimit struct {
+	mu      sync.Mutex
+	next    time.Time
+	leftOut uint64 // since the last one that passed
+}
+
+func (l *logLimit) pass(now time.Time) (leftOut uint64, ok bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if now.Before(l.next) {
+		l.leftOut++
+		return 0, false
 	}
+	leftOut, l.leftOut, l.next = l.leftOut, 0, now.Add(time.Second)
+	return leftOut, true
 }
 
 // AcceptRequest waits for a peer's valid Request. The caller answers it with

@@ -2,12 +2,12 @@ package iwarp_test
 
 import (
 	"bytes"
-	"context"
 	"crypto/rand"
 	"errors"
 	"io"
 	"net"
 	"os"
+	"runtime"
 	"strings"
 	"sync"
 	"syscall"
@@ -88,31 +88,34 @@ func TestThousandBadRequests(t *testing.T) {
 	serveOne(t, ln)
 }
 
-// A listener bounds the startups that are under way: further connections wait,
-// and are served when there is room.
+// A listener bounds the startups that are under way: while the program takes none of
+// those whose Request has come, further connections wait, and are served when there is
+// room.
 func TestMaxPending(t *testing.T) {
 	const limit = 3
 	ln := must(iwarp.Listen("tcp", "127.0.0.1:0", &iwarp.Config{MaxPending: limit, StartupTimeout: time.Minute}))(t)
 	defer ln.Close()
-	var silent []net.Conn
-	for range limit {
-		silent = append(silent, must(net.Dial("tcp", ln.Addr().String()))(t))
+	for i := range limit {
+		c := must(net.Dial("tcp", ln.Addr().String()))(t)
+		defer c.Close()
+		_ = must(c.Write(iwarptest.Request(iwarptest.FlagC, 1, nil)))(t)
+		for ln.Stats().Waiting != i+1 {
+			runtime.Gosched()
+		}
 	}
 	got := make(chan accepted, 1)
 	go func() { c, err := iwarp.Dial(testContext(t), "tcp", ln.Addr().String(), nil); got <- accepted{c, err} }()
-	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
-	defer cancel()
-	if _, err := ln.AcceptRequest(ctx); !errors.Is(err, context.DeadlineExceeded) {
-		t.Fatalf("a startup beyond the bound: %v", err)
+	for range limit {
+		r := must(ln.AcceptRequest(testContext(t)))(t)
+		if r.Request().Revision != 1 {
+			t.Error("a startup beyond the bound came before its turn")
+		}
+		_ = r.Close()
 	}
-	_ = silent[0].Close()
 	b := must(ln.Accept(testContext(t)))(t)
 	a := <-got
 	check(t, "Dial", a.err)
 	closeBoth(t, a.c, b)
-	for _, c := range silent {
-		_ = c.Close()
-	}
 }
 
 // A peer that says nothing does not delay another one.

@@ -10,7 +10,7 @@ var programMutants = []mutant{
 	{name: "reserve-ignored", ids: "DDP-8.3.2-05, RDMAP-8.1.2-05", file: "manager.go", old: "limit -= max(0, t.reserve[r]-t.used[r])", new: "limit -= 0"},
 	{name: "cq-overflows", ids: "SEC-6.4.3.2-01, SEC-6.4.6-01", file: "cq.go", old: "if used+int64(n) > int64(q.depth) {", new: "if q.count+n > q.depth {"},
 	{name: "srq-share-ignored", ids: "SEC-6.4.3.1-01, DDP-8.3.2-06", file: "srq.go", old: "q.shares[qp] >= q.cfg.MaxShare", new: "q.shares[qp] >= q.cfg.Depth+1"},
-	{name: "pending-per-peer-ignored", ids: "SEC-6.4.1-01", file: "listen.go", old: "if p.n[peer] >= limit {", new: "if p.n[peer] >= limit+1000 {"},
+	{name: "pending-per-peer-ignored", ids: "SEC-6.4.1-01", file: "listen_pending.go", old: "case p.n >= t.perPeer:", new: "case p.n >= t.perPeer+1000:"},
 	{name: "reads-without-a-cap", ids: "SEC-6.4.3.3-02, RDMAP-8.1.1-11", file: "config.go", old: "f.value > c.Device.limits.MaxRead {", new: "f.value > 16382 {"},
 	{name: "window-beyond-its-region", ids: "RDMAP-8.1.1-03, SEC-6.2.1-01", file: "mw.go", old: "if b.Offset > size || b.Length > size-b.Offset {", new: "if b.Offset > size {"},
 	{name: "window-outlives-its-region", ids: "RDMAP-8.1.1-06, SEC-6.2.2-02", file: "ddp/region.go", old: "r.valid = false\n\tr.guard.unlock()\n\tr.leaveToWindows(0)", new: "r.valid = false\n\tr.guard.unlock()"},

@@ -1,0 +1,58 @@
+package svgplot
+
+import (
+	"encoding/xml"
+	"errors"
+	"io"
+	"math"
+	"strings"
+	"testing"
+)
+
+// Whatever is to be drawn, the result is XML whose every number is one.
+func TestSVG(t *testing.T) {
+	for name, f := range map[string]Figure{
+		"nothing":     {},
+		"one point":   {Labels: []string{"a"}, Series: []Curve{{Name: "<&>", Color: Ours, Y: []float64{3}}}},
+		"zeros":       {Labels: []string{"a", "b"}, Series: []Curve{{Y: []float64{0, 0}}}},
+		"no values":   {Labels: []string{"a", "b"}, Log: true, Series: []Curve{{Y: []float64{0, -1}}}},
+		"not numbers": {Labels: []string{"a", "b", "c"}, Log: true, Series: []Curve{{Y: []float64{math.NaN(), math.Inf(1), 5}}}},
+		"bars":        {Labels: []string{"a", "b"}, Bars: true, Series: []Curve{{Y: []float64{1, math.NaN()}}}},
+		"too many":    {Labels: []string{"a"}, Series: []Curve{{Y: []float64{1, 2, 3}}}},
+		"log":         {Title: `"quoted"`, Labels: []string{"64", "1M"}, Log: true, Series: []Curve{{Name: "a", Y: []float64{0.02, 7}}, {Name: "b", Y: []float64{1}}}},
+	} {
+		for _, svg := range []string{string(f.SVG()), string(Page(f, f))} {
+			for d := xml.NewDecoder(strings.NewReader(svg)); ; {
+				if _, err := d.Token(); errors.Is(err, io.EOF) {
+					break
+				} else if err != nil {
+					t.Fatalf("%s: %v in %s", name, err, svg)
+				}
+			}
+			if strings.Contains(svg, "NaN") || strings.Contains(svg, "Inf") {
+				t.Errorf("%s: %s", name, svg)
+			}
+		}
+	}
+}
+
+// The axis ends above the largest value, and begins at 0 or below the least.
+func TestScale(t *testing.T) {
+	for _, c := range []struct {
+		log         bool
+		y           []float64
+		bottom, top float64
+	}{
+		{false, []float64{0.3, 7}, 0, 10},
+		{false, []float64{1, 2}, 0, 2},
+		{false, nil, 0, 1},
+		{true, []float64{0.03, 7}, 0.01, 10},
+		{true, []float64{3}, 1, 10},
+	} {
+		f := Figure{Log: c.log, Series: []Curve{{Y: c.y}}}
+		f.scale()
+		if math.Abs(f.bottom-c.bottom) > 1e-9 || math.Abs(f.top-c.top) > 1e-9 {
+			t.Errorf("%v: from %v to %v, want %v to %v", c.y, f.bottom, f.top, c.bottom, c.top)
+		}
+	}
+}

@@ -18,7 +18,7 @@ var citedURL = regexp.MustCompile(`\bhttps?://([\w.-]+)`)
 // source live, and the names that are reserved for examples. A mirror or a
 // proxy of somebody's network is not among them.
 var hosts = []string{
-	"www.rfc-editor.org", "datatracker.ietf.org", "www.ietf.org", "www.iana.org", "www.tcpdump.org",
+	"www.rfc-editor.org", "datatracker.ietf.org", "www.ietf.org", "www.iana.org", "www.tcpdump.org", "www.w3.org",
 	"github.com", "go.dev", "pkg.go.dev", "golang.org", "www.kernel.org", "git.kernel.org", "man7.org",
 	"keepachangelog.com", "semver.org", "no-color.org", "golangci-lint.run", "www.wireshark.org", "www.debian.org",
 	"example.com", "localhost", "127.0.0.1",

@@ -302,7 +302,11 @@ func (s *session) exchange(h hello) outcome {
 
 // awaitReply waits for a Reply to the Request.
 func (s *session) awaitReply(req []byte) outcome {
-	reply, err := s.p.AwaitStartup(s.timeout())
+	d := s.timeout()
+	if s.k.o.Gentle { // a kernel may stop if the initiator goes before its program has accepted
+		d = max(d, s.k.o.Patience)
+	}
+	reply, err := s.p.AwaitStartup(d)
 	if err != nil {
 		return startupOutcome(err)
 	}

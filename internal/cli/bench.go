@@ -38,8 +38,12 @@ type benchCmd struct {
 	Steering benchSteering `default:"fixed" placeholder:"fixed|kernel" help:"With --net: one processor receives all packets, in order (default), and a sample in which a segment had to be sent again is void and is taken again; or whichever processor the kernel chooses, which reorders packets."`
 	HTML     string        `name:"html" placeholder:"FILE" help:"Write the results with plots to FILE, as HTML that needs nothing else."`
 	JSON     bool          `name:"json" help:"Print JSON, an object a line, errors too. The keys are listed above."`
-	Profile  string        `placeholder:"FILE" hidden:"" help:"Write a processor profile of the first size."`
-	Child    bool          `hidden:"" help:"Started by another bench: end with standard input."`
+
+	Clients   *int    `name:"max-clients" placeholder:"N" help:"With --serve: clients at once (default 16); further ones are refused."`
+	MaxMemory *octets `placeholder:"N" help:"With --serve: about how much memory all clients together may take, one client at most three quarters of it; K, M and G may stand behind N (default 2G)."`
+
+	Profile string `placeholder:"FILE" hidden:"" help:"Write a processor profile of the first size."`
+	Child   bool   `hidden:"" help:"Started by another bench: end with standard input."`
 
 	Startup startupFlags `embed:""`
 }
@@ -144,7 +148,11 @@ func (c *benchCmd) Validate() error {
 	case c.Server != nil && c.Serve != nil:
 		return fmt.Errorf("--serve %s: not together with HOST:PORT (%s): a server does not dial", *c.Serve, *c.Server)
 	case c.Serve != nil && (len(c.Size) > 0 || c.Sweep || c.Lat || c.Baseline || c.Op != opAuto):
-		return errors.New("--serve: the client says what is measured: only the startup flags, --segment and --poll go with it")
+		return errors.New("--serve: the client says what is measured: only the startup flags, --segment, --poll, --max-clients and --max-memory go with it")
+	case c.Serve == nil && (c.Clients != nil || c.MaxMemory != nil):
+		return errors.New("--max-clients, --max-memory: the server's flags, need --serve")
+	case c.Clients != nil && *c.Clients < 1:
+		return fmt.Errorf("--max-clients %d: 1 or more", *c.Clients)
 	case c.Lat && c.Op == opWrite:
 		return errors.New("--lat --op write: a Write alone tells the other end nothing: use notify, a Write and then a Send")
 	case c.Lat && (c.Bidi || c.Depth != nil || c.Conns != 1):

@@ -118,7 +118,7 @@ func (b *benchClient) run(ctx context.Context) (err error) {
 		return err
 	}
 	defer nc.Close()
-	b.ctl = newControl(nc)
+	b.ctl = newControl(nc, 3*b.Startup.timeout()) // the other end waits for us too
 	hello, err := b.ctl.ask(ctx, benchMsg{Do: doHello})
 	if err != nil {
 		return err
@@ -163,6 +163,7 @@ type opened struct {
 
 // open makes the connections of a kind.
 func (b *benchClient) open(ctx context.Context, kind linkKind, spec *benchSpec) (*opened, error) {
+	b.ctl.expect(spec.Conns)
 	reply, err := b.ctl.ask(ctx, benchMsg{Do: doOpen, Kind: kind, Spec: spec})
 	if err != nil {
 		return nil, err
@@ -213,7 +214,7 @@ func (o *opened) sample(ctx context.Context, count uint64) (outcome, error) {
 		return outcome{}, err
 	}
 	start := time.Now()
-	used, err := measured(ctx, o, count, true)
+	used, err := measured(ctx, o, o.b.Startup.timeout(), count, true)
 	if err != nil {
 		return outcome{}, err
 	}

@@ -71,10 +71,10 @@ func newIWARPLink(spec benchSpec, cfg *iwarp.Config, initiator bool) (*iwarpLink
 
 func (l *iwarpLink) add(ctx context.Context, i int, nc net.Conn) error {
 	c, err := l.newConn()
+	l.conns[i] = c // also half of one is closed with the link
 	if err != nil {
 		return errors.Join(err, nc.Close())
 	}
-	l.conns[i] = c
 	cfg := l.cfg.Clone()
 	cfg.QP, cfg.Polling = c.qp, l.spec.Poll
 	if l.initiator {
@@ -91,24 +91,20 @@ func (l *iwarpLink) newConn() (*iwarpConn, error) {
 	if s.Op == opNotify {
 		c.per = 2
 	}
-	receives := immReserve
-	if s.Op == opSend || s.Op == opNotify {
-		receives += min(max(4*s.Depth, 64), 8192)
-	}
+	sends, receives := s.queues()
 	c.credits = receives - immReserve
-	sends := s.Depth*c.per + 2*immReserve
 	var err error
 	if c.cq, err = l.cfg.Device.NewCQ(sends + receives); err != nil {
-		return nil, err
+		return c, err
 	}
 	if c.qp, err = l.pd.NewQP(&iwarp.QPConfig{SendCQ: c.cq, RecvCQ: c.cq, SendDepth: sends, RecvDepth: receives}); err != nil {
-		return nil, err
+		return c, err
 	}
 	src, hugeSrc := s.memory(s.Size)
 	dst, hugeDst := s.memory(s.Size)
 	c.huge = hugeSrc && hugeDst
 	if c.mr, err = l.pd.RegisterMR(dst, iwarp.RemoteRead|iwarp.RemoteWrite, nil); err != nil {
-		return nil, err
+		return c, err
 	}
 	c.prepare(src, dst, receives)
 	return c, c.qp.PostRecv(c.recvs...)
@@ -169,6 +165,14 @@ func (l *iwarpLink) counts() (n linkCounts, ok bool) {
 	return n, true
 }
 
+func (l *iwarpLink) moved() (n uint64) {
+	for _, c := range l.conns {
+		s := c.conn.Stats().MPA
+		n += s.OctetsSent + s.OctetsReceived
+	}
+	return n
+}
+
 func (l *iwarpLink) times() []int64 { return l.conns[0].took }
 func (l *iwarpLink) mulpdu() int    { return l.conns[0].conn.Stats().MULPDU }
 func (l *iwarpLink) huge() bool     { return l.conns[0].huge }
@@ -178,9 +182,15 @@ func (l *iwarpLink) close() {
 		if c == nil {
 			continue
 		}
-		_ = c.qp.Close() // aborts its connection
-		c.mr.Close()
-		c.cq.Close()
+		if c.qp != nil {
+			_ = c.qp.Close() // aborts its connection
+		}
+		if c.mr != nil {
+			c.mr.Close()
+		}
+		if c.cq != nil {
+			c.cq.Close()
+		}
 	}
 	_ = l.pd.Close()
 }

@@ -2,9 +2,11 @@ package cli
 
 import (
 	"context"
+	"fmt"
 	"net"
 	"runtime"
 	"sync"
+	"time"
 
 	"github.com/go-iwarp/iwarp"
 	"github.com/go-iwarp/iwarp/internal/procstat"
@@ -23,6 +25,9 @@ type benchLink interface {
 	run(ctx context.Context, count uint64, active bool) error
 	// counts is what the connections have done so far, where the link knows.
 	counts() (n linkCounts, ok bool)
+	// moved grows whenever something has been sent or received. It may be called
+	// during run.
+	moved() uint64
 	// times are the latencies of the last run.
 	times() []int64
 	mulpdu() int
@@ -39,10 +44,46 @@ type linkCounts struct {
 
 // newLink makes the link of one end.
 func newLink(kind linkKind, spec benchSpec, cfg *iwarp.Config, initiator bool) (benchLink, error) {
+	if err := spec.check(kind); err != nil {
+		return nil, err
+	}
 	if kind == linkTCP {
 		return newTCPLink(spec), nil
 	}
 	return newIWARPLink(spec, cfg, initiator)
+}
+
+// watched runs f, which uses the link, and ends it when nothing has moved there for
+// some time: the other end may have gone, or never have meant it.
+func watched(ctx context.Context, l benchLink, most time.Duration, f func(ctx context.Context) error) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	var wg sync.WaitGroup
+	done := make(chan struct{})
+	const looks = 4
+	tick := time.NewTicker(max(most/looks, time.Millisecond))
+	defer tick.Stop()
+	wg.Go(func() {
+		for last, quiet := l.moved(), 0; quiet < looks; {
+			select {
+			case <-done:
+				return
+			case <-tick.C:
+			}
+			quiet++
+			if now := l.moved(); now != last {
+				last, quiet = now, 0
+			}
+		}
+		cancel(fmt.Errorf("nothing has been sent or received for %v", most))
+	})
+	err := f(ctx)
+	close(done)
+	wg.Wait()
+	if err != nil {
+		return causeOf(ctx, err)
+	}
+	return nil
 }
 
 // each runs f for n connections at once and gives the first error, which ends the
@@ -68,8 +109,16 @@ func each(ctx context.Context, n int, f func(ctx context.Context, i int) error) 
 	return first
 }
 
-// measured is run, with what this process has used for it.
-func measured(ctx context.Context, l benchLink, count uint64, active bool) (benchUsage, error) {
+// measured is run, watched, with what this process has used for it.
+func measured(ctx context.Context, l benchLink, most time.Duration, count uint64, active bool) (u benchUsage, err error) {
+	err = watched(ctx, l, most, func(ctx context.Context) error {
+		u, err = unwatched(ctx, l, count, active)
+		return err
+	})
+	return u, err
+}
+
+func unwatched(ctx context.Context, l benchLink, count uint64, active bool) (benchUsage, error) {
 	before, counted := l.counts()
 	start := procstat.Now()
 	allocs := mallocs() // asked for within the rest, whose own would count

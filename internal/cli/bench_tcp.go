@@ -8,6 +8,7 @@ import (
 	"io"
 	"net"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/go-iwarp/iwarp"
@@ -19,6 +20,7 @@ const (
 	baselineSegments = 16        // of a write
 	baselineRead     = 256 << 10 // octets
 	baselineBuffer   = 64 << 10  // octets, where it writes messages
+	tcpSource        = 2 << 20   // octets to write from, at least
 )
 
 // tcpLink is the baseline: the same octets over plain TCP.
@@ -34,6 +36,7 @@ type tcpConn struct {
 	src  []byte
 	dst  []byte
 	buf  *bufio.Writer // where it writes messages
+	n    atomic.Uint64 // octets sent and received, and messages
 	took []int64
 }
 
@@ -59,7 +62,7 @@ func (l *tcpLink) add(_ context.Context, i int, nc net.Conn) error {
 	}
 	// Messages above 1 MiB come from as much memory, and go to as much: their
 	// octets are not in a cache then, and would not be with any protocol.
-	c.src, _ = l.spec.memory(max(l.spec.Size, 2<<20))
+	c.src, _ = l.spec.memory(max(l.spec.Size, tcpSource))
 	room := baselineRead
 	if l.spec.Size > 1<<20 {
 		room = l.spec.Size
@@ -71,9 +74,17 @@ func (l *tcpLink) add(_ context.Context, i int, nc net.Conn) error {
 func (l *tcpLink) regions() []iwarp.RemoteBuffer        { return nil }
 func (l *tcpLink) connected([]iwarp.RemoteBuffer) error { return nil }
 func (l *tcpLink) counts() (linkCounts, bool)           { return linkCounts{}, false }
-func (l *tcpLink) times() []int64                       { return l.conns[0].took }
-func (l *tcpLink) mulpdu() int                          { return 0 }
-func (l *tcpLink) huge() bool                           { return false }
+
+func (l *tcpLink) moved() (n uint64) {
+	for _, c := range l.conns {
+		n += c.n.Load()
+	}
+	return n
+}
+
+func (l *tcpLink) times() []int64 { return l.conns[0].took }
+func (l *tcpLink) mulpdu() int    { return 0 }
+func (l *tcpLink) huge() bool     { return false }
 
 func (l *tcpLink) close() {
 	for _, c := range l.conns {
@@ -96,7 +107,7 @@ func (l *tcpLink) run(ctx context.Context, count uint64, active bool) error {
 	return each(ctx, len(l.conns), func(_ context.Context, i int) error {
 		c := l.conns[i]
 		if l.spec.Lat {
-			return c.pingPong(count, active)
+			return c.pingPong(ctx, count, active)
 		}
 		total := int64(count) * int64(l.spec.Size)
 		sends := active != (l.spec.Op == opRead)
@@ -135,6 +146,7 @@ func (c *tcpConn) send(total int64) error {
 			if _, err := c.buf.Write(c.src[:c.spec.Size]); err != nil {
 				return err
 			}
+			c.n.Add(1)
 		}
 		return c.buf.Flush()
 	}
@@ -151,6 +163,7 @@ func (c *tcpConn) send(total int64) error {
 		}
 		at += n
 		total -= int64(n)
+		c.n.Add(uint64(n))
 	}
 	return nil
 }
@@ -173,11 +186,12 @@ func (c *tcpConn) receive(total int64) error {
 			at += n
 		}
 		total -= int64(n)
+		c.n.Add(uint64(n))
 	}
 	return nil
 }
 
-func (c *tcpConn) pingPong(count uint64, active bool) error {
+func (c *tcpConn) pingPong(ctx context.Context, count uint64, active bool) error {
 	read := func() error {
 		_, err := io.ReadFull(c.nc, c.dst)
 		return err
@@ -187,7 +201,7 @@ func (c *tcpConn) pingPong(count uint64, active bool) error {
 		if err != nil {
 			return err
 		}
-		read = func() error { return tcpsock.SpinRead(rc, c.dst) }
+		read = func() error { return tcpsock.SpinRead(ctx, rc, c.dst) }
 	}
 	c.took = c.took[:0]
 	last := time.Now()
@@ -200,6 +214,7 @@ func (c *tcpConn) pingPong(count uint64, active bool) error {
 		if _, err := c.nc.Write(c.src); err != nil {
 			return err
 		}
+		c.n.Add(1)
 		if active {
 			if err := read(); err != nil {
 				return err

@@ -1,12 +1,16 @@
 package cli
 
 import (
+	"bufio"
 	"context"
 	"encoding/binary"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net"
+	"os"
+	"slices"
 	"time"
 
 	"github.com/go-iwarp/iwarp"
@@ -54,6 +58,11 @@ func readPreface(r io.Reader) (preface, error) {
 	if string(b[:4]) != "IWB1" {
 		return preface{}, fmt.Errorf("preface of bench is %q: the other end is no \"iwarp bench\" of this version", b[:4])
 	}
+	switch kind := linkKind(b[4]); kind {
+	case linkControl, linkIWARP, linkTCP:
+	default:
+		return preface{}, fmt.Errorf("preface of bench has the kind %q: C, I or T", byte(kind))
+	}
 	return preface{linkKind(b[4]), binary.BigEndian.Uint32(b[8:]), binary.BigEndian.Uint32(b[12:])}, nil
 }
 
@@ -83,13 +92,57 @@ func (s *benchSpec) memory(n int) ([]byte, bool) {
 	return pages.Huge(n)
 }
 
-// check refuses what would take too much of a server.
-func (s *benchSpec) check() error {
-	if s.Size < 1 || s.Size > maxBenchOctets || s.Depth < 1 || s.Depth > maxBenchDepth || s.Conns < 1 || s.Conns > maxBenchConns ||
-		s.Size*s.Conns > 4*maxBenchOctets {
-		return fmt.Errorf("size %d, depth %d, %d connections: too much", s.Size, s.Depth, s.Conns)
+// check refuses what no client of this version asks for.
+func (s *benchSpec) check(kind linkKind) error {
+	switch {
+	case kind != linkIWARP && kind != linkTCP:
+		return fmt.Errorf("connections of kind %d: %q and %q are known", kind, byte(linkIWARP), byte(linkTCP))
+	case !slices.Contains([]benchOp{opWrite, opRead, opSend, opNotify}, s.Op):
+		return fmt.Errorf("operation %.20q: write, read, send or notify", s.Op)
+	case s.Size < 1 || s.Size > maxBenchOctets:
+		return fmt.Errorf("size %d: from 1 to %d octets", s.Size, maxBenchOctets)
+	case s.Depth < 1 || s.Depth > maxBenchDepth:
+		return fmt.Errorf("depth %d: from 1 to %d", s.Depth, maxBenchDepth)
+	case s.Conns < 1 || s.Conns > maxBenchConns:
+		return fmt.Errorf("%d connections: from 1 to %d", s.Conns, maxBenchConns)
+	case s.Congestion != "" && !knownCongestion(s.Congestion):
+		return fmt.Errorf("congestion control %.20q: not known here", s.Congestion)
 	}
 	return nil
+}
+
+// What the memory of an end consists of, at most.
+const (
+	workCost     = 640       // of a work request, with its completion and all that is prepared for it
+	connCost     = 768 << 10 // of a connection, without work requests and messages
+	hugePageCost = 8 << 20   // of two buffers' alignment
+)
+
+// cost is about how many octets of memory an end takes for the work, at most.
+func (s *benchSpec) cost(kind linkKind) int64 {
+	size, n := int64(s.Size), int64(connCost)
+	if kind == linkTCP {
+		n += max(size, tcpSource) + max(size, baselineRead) + baselineBuffer
+	} else {
+		sends, receives := s.queues()
+		n += 2*size + int64(sends+receives)*workCost
+	}
+	if s.HugePages && s.Conns <= maxHugeConns && (kind == linkTCP || size >= 128<<10) {
+		n += hugePageCost
+	}
+	return n * int64(s.Conns)
+}
+
+// queues gives the depths of a connection's send and receive queue.
+func (s *benchSpec) queues() (sends, receives int) {
+	receives, per := immReserve, 1
+	if s.Op == opSend || s.Op == opNotify {
+		receives += min(max(4*s.Depth, 64), 8192)
+	}
+	if s.Op == opNotify {
+		per = 2
+	}
+	return s.Depth*per + 2*immReserve, receives
 }
 
 // What a client asks of a server.
@@ -128,26 +181,94 @@ func (u benchUsage) plus(v benchUsage) benchUsage {
 	return benchUsage{u.CPU + v.CPU, u.Allocs + v.Allocs, u.Calls + v.Calls, u.FPDUs + v.FPDUs, u.Whole + v.Whole}
 }
 
-// control is an end of the control connection.
-type control struct {
-	nc  net.Conn
-	enc *json.Encoder
-	dec *json.Decoder
+// clean makes what the other end has said fit to be shown: without what would
+// control a terminal, and not longer than anybody reads.
+func (m *benchMsg) clean() {
+	m.Error = shown(m.Error, 1000)
+	p := m.Machine
+	if p == nil {
+		return
+	}
+	for _, s := range []*string{&p.Go, &p.OS, &p.Arch, &p.Processor, &p.Kernel} {
+		*s = shown(*s, 200)
+	}
+	p.Features = p.Features[:min(len(p.Features), 64)]
+	for i := range p.Features {
+		p.Features[i] = shown(p.Features[i], 50)
+	}
 }
 
-func newControl(nc net.Conn) *control {
-	return &control{nc, json.NewEncoder(nc), json.NewDecoder(nc)}
+// shown is printable that cuts what is longer than most octets.
+func shown(s string, most int) string {
+	if len(s) > most {
+		s = s[:most] + "..."
+	}
+	return printable(s)
+}
+
+// control is an end of the control connection. A message is a line.
+type control struct {
+	nc      net.Conn
+	enc     *json.Encoder
+	r       *bufio.Reader
+	most    int // octets of a message of the other end's
+	timeout time.Duration
+}
+
+// Lengths of a message in octets: at all, and of each region in it.
+const controlOctets, regionOctets = 16 << 10, 96
+
+func newControl(nc net.Conn, timeout time.Duration) *control {
+	return &control{nc, json.NewEncoder(nc), bufio.NewReader(nc), controlOctets, timeout}
+}
+
+// expect lets messages be long enough for the regions of so many connections.
+func (c *control) expect(conns int) {
+	c.most = max(c.most, controlOctets+regionOctets*conns)
+}
+
+// write sends a message. It waits for the other end no longer than the timeout.
+func (c *control) write(m *benchMsg) error {
+	_ = c.nc.SetWriteDeadline(time.Now().Add(c.timeout))
+	return c.enc.Encode(m)
+}
+
+// read takes the next message. How long it waits is the deadline's business.
+func (c *control) read(m *benchMsg) error {
+	var line []byte
+	for {
+		part, err := c.r.ReadSlice('\n')
+		if len(line)+len(part) > c.most {
+			return fmt.Errorf("a control message of more than %d octets", c.most)
+		}
+		line = append(line, part...)
+		switch {
+		case errors.Is(err, bufio.ErrBufferFull):
+		case errors.Is(err, io.EOF) && len(line) > 0:
+			return io.ErrUnexpectedEOF
+		case err != nil:
+			return err
+		default:
+			err := json.Unmarshal(line, m)
+			m.clean()
+			return err
+		}
+	}
 }
 
 // ask sends a request and waits for the reply.
 func (c *control) ask(ctx context.Context, m benchMsg) (benchMsg, error) {
+	_ = c.nc.SetReadDeadline(time.Now().Add(c.timeout))
 	stop := context.AfterFunc(ctx, func() { _ = c.nc.SetDeadline(time.Unix(1, 0)) })
 	defer stop()
 	var reply benchMsg
-	if err := c.enc.Encode(m); err != nil {
+	if err := c.write(&m); err != nil {
 		return reply, fmt.Errorf("%s: %w", m.Do, causeOf(ctx, err))
 	}
-	if err := c.dec.Decode(&reply); err != nil {
+	if err := c.read(&reply); err != nil {
+		if errors.Is(err, os.ErrDeadlineExceeded) && ctx.Err() == nil {
+			return reply, fmt.Errorf("%s: no reply of the other end within %v", m.Do, c.timeout)
+		}
 		return reply, fmt.Errorf("%s: no reply of the other end: %w", m.Do, causeOf(ctx, err))
 	}
 	if reply.Error != "" {
@@ -159,6 +280,12 @@ func (c *control) ask(ctx context.Context, m benchMsg) (benchMsg, error) {
 // congestions are the congestion controls to use, best first. The usual default of
 // a server, bbr, paces loopback by timers.
 var congestions = []string{"cubic", "reno"}
+
+// knownCongestion reports whether the other end may ask for a congestion control:
+// where a name is not known, Linux looks for a module of the kernel that has it.
+func knownCongestion(name string) bool {
+	return name == "bbr" || slices.Contains(congestions, name)
+}
 
 // setCongestion sets want, or the best that may be set if want is "", and gives
 // what the socket has then; "" where nobody can tell.

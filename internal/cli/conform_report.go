@@ -112,7 +112,7 @@ func (c *conformCmd) report(out *output, r *conform.Report) error {
 	} else {
 		var b strings.Builder
 		_ = r.WriteText(&b) // to memory
-		out.printf("%s", b.String())
+		out.printf("%s", printableLines(b.String()))
 	}
 	peer := "a client"
 	if c.Peer != nil {

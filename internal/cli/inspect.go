@@ -7,10 +7,7 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"strconv"
 	"strings"
-	"unicode"
-	"unicode/utf8"
 
 	"github.com/go-iwarp/iwarp/capture"
 )
@@ -202,24 +199,6 @@ type printableError struct{ error }
 func (e printableError) Error() string { return printable(e.error.Error()) }
 
 func (e printableError) Unwrap() error { return e.error }
-
-// printable replaces what would control a terminal, or the direction of text.
-func printable(s string) string {
-	var b strings.Builder
-	for i, n := 0, 0; i < len(s); i += n {
-		r := rune(0)
-		r, n = utf8.DecodeRuneInString(s[i:])
-		switch {
-		case r == utf8.RuneError && n == 1:
-			fmt.Fprintf(&b, `\x%02x`, s[i])
-		case unicode.In(r, unicode.Cc, unicode.Cf, unicode.Zl, unicode.Zp):
-			b.WriteString(strings.Trim(strconv.QuoteRune(r), "'"))
-		default:
-			b.WriteRune(r)
-		}
-	}
-	return b.String()
-}
 
 // mandatory reports whether the rule is more than a recommendation.
 func mandatory(v *capture.Verdict) bool {

@@ -72,7 +72,7 @@ func (j *jsonSink) object(v any) error {
 	if err != nil {
 		return err
 	}
-	_, _ = j.w.Write(append(b, '\n')) // bufio keeps the error until Flush
+	_, _ = j.w.Write(append(escaped(b), '\n')) // bufio keeps the error until Flush
 	return nil
 }
 

@@ -1,12 +1,18 @@
 package cli
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"io"
 	"os"
 	"runtime"
+	"strconv"
+	"strings"
 	"sync"
+	"unicode"
+	"unicode/utf16"
+	"unicode/utf8"
 
 	"golang.org/x/term"
 )
@@ -70,13 +76,14 @@ func (o *output) emit(e event) {
 		if e.kind() == kindError {
 			w = o.stderr
 		}
-		fmt.Fprintln(w, e.text())
+		fmt.Fprintln(w, printableLines(e.text()))
 		return
 	}
 	fields, err := json.Marshal(e)
 	if err != nil {
 		fields = []byte(`{}`) // plain structs of ours: cannot happen
 	}
+	fields = escaped(fields)
 	sep := ","
 	if len(fields) == 2 {
 		sep = ""
@@ -84,7 +91,74 @@ func (o *output) emit(e event) {
 	fmt.Fprintf(o.stdout, "{%q:%q%s%s\n", "event", e.kind(), sep, fields[1:])
 }
 
-// printf writes for people.
+// controls reports whether a rune would control a terminal, or the direction of text.
+func controls(r rune) bool { return unicode.In(r, unicode.Cc, unicode.Cf, unicode.Zl, unicode.Zp) }
+
+// printable replaces what would control a terminal, or the direction of text: of a
+// string that somebody else has chosen, in any part.
+func printable(s string) string {
+	if !strings.ContainsFunc(s, func(r rune) bool { return r == utf8.RuneError || controls(r) }) {
+		return s
+	}
+	var b strings.Builder
+	for i, n := 0, 0; i < len(s); i += n {
+		r := rune(0)
+		r, n = utf8.DecodeRuneInString(s[i:])
+		switch {
+		case r == utf8.RuneError && n == 1:
+			fmt.Fprintf(&b, `\x%02x`, s[i])
+		case controls(r):
+			b.WriteString(strings.Trim(strconv.QuoteRune(r), "'"))
+		default:
+			b.WriteRune(r)
+		}
+	}
+	return b.String()
+}
+
+// printableLines is printable that leaves the ends of lines, and tabs.
+func printableLines(s string) string {
+	if printable(s) == s {
+		return s
+	}
+	var b strings.Builder
+	for line := range strings.Lines(s) {
+		for i, part := range strings.Split(strings.TrimSuffix(line, "\n"), "\t") {
+			if i > 0 {
+				b.WriteByte('\t')
+			}
+			b.WriteString(printable(part))
+		}
+		if strings.HasSuffix(line, "\n") {
+			b.WriteByte('\n')
+		}
+	}
+	return b.String()
+}
+
+// escaped writes what would control a terminal, and JSON may have in its strings, as
+// JSON's escapes.
+func escaped(object []byte) []byte {
+	if !bytes.ContainsFunc(object, controls) {
+		return object
+	}
+	out := make([]byte, 0, len(object)+64)
+	for _, r := range string(object) {
+		switch {
+		case !controls(r) || r == '\n':
+			out = utf8.AppendRune(out, r)
+		case r < 1<<16:
+			out = fmt.Appendf(out, `\u%04x`, r)
+		default:
+			hi, lo := utf16.EncodeRune(r)
+			out = fmt.Appendf(out, `\u%04x\u%04x`, hi, lo)
+		}
+	}
+	return out
+}
+
+// printf writes for people. What others have chosen in it is the caller's to make
+// [printable].
 func (o *output) printf(format string, args ...any) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -95,7 +169,7 @@ func (o *output) printf(format string, args ...any) {
 func (o *output) note(s string) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	fmt.Fprintln(o.stderr, "iwarp: note:", s)
+	fmt.Fprintln(o.stderr, "iwarp: note:", printable(s))
 }
 
 // Styles, by ANSI escape sequences where the terminal takes them.

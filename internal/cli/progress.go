@@ -41,14 +41,14 @@ func (p *progress) clear() {
 
 // amount gives octets in the largest unit that leaves a whole number, or one with
 // a decimal.
-func amount(n int) string {
+func amount[T ~int | ~int64](n T) string {
 	switch {
 	case n >= 1<<20:
 		return decimal(float64(n)/(1<<20)) + " MiB"
 	case n >= 1<<10:
 		return decimal(float64(n)/(1<<10)) + " KiB"
 	}
-	return plural(n, "octet")
+	return plural(uint64(n), "octet")
 }
 
 func decimal(f float64) string { return strings.TrimSuffix(fmt.Sprintf("%.1f", f), ".0") }

@@ -2,9 +2,12 @@
 
 package tcpsock
 
-import "syscall"
+import (
+	"context"
+	"syscall"
+)
 
 // SpinRead is not offered here.
-func SpinRead(syscall.RawConn, []byte) error {
+func SpinRead(context.Context, syscall.RawConn, []byte) error {
 	return &UnsupportedError{Feature: "reading from a descriptor"}
 }

@@ -2,6 +2,7 @@ package ddp_test
 
 import (
 	"bytes"
+	"encoding/binary"
 	"fmt"
 	"math/rand/v2"
 	"sync/atomic"
@@ -39,14 +40,15 @@ func stream(tb testing.TB, kind string, n, payload int, ordered, swap bool) (tur
 	up := &quiet{table: table}
 	rc := ddp.NewReceiver(ddp.ReceiverConfig{Peer: me, Ordered: ordered, Window: 64, Batched: true}, up)
 	buf := make([]byte, n*payload)
-	rc.SetQueue(0, &endless{ddp.Buffer{SG: [][]byte{buf[:len(buf)/3], buf[len(buf)/3:]}}})
+	pieces := [][]byte{buf[:len(buf)/3], buf[len(buf)/3:]}
+	rc.SetQueue(0, &endless{ddp.Buffer{SG: pieces}})
 	var stag ddp.STag
 	switch kind {
 	case "write":
 		stag = register(tb, table, ddp.RegionConfig{Buf: buf, Access: ddp.RemoteWrite, PD: 1, Stream: 10}).STag()
 	case "sink":
 		up.sink = table.NewSink()
-		stag = up.sink.Arm([][]byte{buf[:len(buf)/3], buf[len(buf)/3:]})
+		stag = up.sink.Arm(pieces)
 	}
 	h := tagged(stag, 0, false)
 	if kind == "send" {
@@ -57,6 +59,9 @@ func stream(tb testing.TB, kind string, n, payload int, ordered, swap bool) (tur
 	var msn uint32
 	return func() {
 		msn++
+		if up.sink != nil {
+			stag = up.sink.Arm(pieces)
+		}
 		for i := range segs {
 			at := i
 			if swap && i^1 < len(segs) {
@@ -64,6 +69,9 @@ func stream(tb testing.TB, kind string, n, payload int, ordered, swap bool) (tur
 			}
 			if kind == "send" {
 				segs[at][10], segs[at][11], segs[at][12], segs[at][13] = byte(msn>>24), byte(msn>>16), byte(msn>>8), byte(msn)
+			}
+			if kind == "sink" {
+				binary.BigEndian.PutUint32(segs[at][2:], uint32(stag))
 			}
 			if err := rc.Segment(order+uint64(at), segs[at]); err != nil {
 				tb.Fatal(err)

@@ -64,6 +64,12 @@ func outOfBounds(c *codes, s STag, to, n, base, size uint64) *protocol.Error {
 	return fail(c.bounds, c.section, "STag %v, TO 0x%016x: %d octets from there are not within base 0x%016x, length %d", s, to, n, base, size)
 }
 
+// again is the error for octets of a message that have come before.
+func again(s STag, to, n, missing uint64) *protocol.Error {
+	return fail(placeCodes.bounds, placeCodes.section,
+		"STag %v, TO 0x%016x: some of %d octets from there have come already; the first that is missing is 0x%016x", s, to, n, missing)
+}
+
 func unaligned(s STag, to uint64, off uintptr) *protocol.Error {
 	return fail(protocol.RDMAPStreamCatastrophic, "RFC 7306 section 8.2",
 		"STag %v, TO 0x%016x: an atomic needs an address in memory that is a multiple of 8, and this is %d more", s, to, off)
@@ -107,7 +113,11 @@ func badMSN(h *Header, next uint32, window int) *protocol.Error {
 }
 
 func badMO(h *Header, next uint64) *protocol.Error {
-	return fail(protocol.DDPUntaggedMO, section71, "QN %d, MSN %d, MO %d: the next octet of the message is %d", h.QN, h.MSN, h.MO, next)
+	return fail(protocol.DDPUntaggedMO, section71, "QN %d, MSN %d, MO %d: octets from there have come already; the first that is missing is %d", h.QN, h.MSN, h.MO, next)
+}
+
+func badLast(h *Header, next uint64) *protocol.Error {
+	return fail(protocol.DDPUntaggedMO, "RFC 5041 section 4.1", "QN %d, MSN %d, MO %d: the last segment begins there, and the first octet that is missing is %d", h.QN, h.MSN, h.MO, next)
 }
 
 func beyondBuffer(h *Header, size uint64) *protocol.Error {

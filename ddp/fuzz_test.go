@@ -114,7 +114,7 @@ func (f *fuzzed) segment(in *tape, op int) []byte {
 		h.QN = uint32(in.below(12)) / 5 // 0 and 1 mostly
 		if q := f.m.queues[h.QN]; q != nil {
 			h.MSN = q.next + uint32(in.below(8))/5
-			h.MO = uint32(q.got[h.MSN] + in.below(12)/6*in.below(20))
+			h.MO = uint32(len(q.came[h.MSN]) + in.below(12)/6*in.below(20))
 		}
 	}
 	return segment(h, string(pattern(in.below(24), int(flags))))

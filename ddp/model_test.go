@@ -38,8 +38,8 @@ type modelQueue struct {
 	next    uint32
 	posted  [][]int // of each buffer, the image offset of each octet
 	taken   int
-	buffers map[uint32]int // MSN to index in posted
-	got     map[uint32]int // MSN to octets that have passed
+	buffers map[uint32]int          // MSN to index in posted
+	came    map[uint32]map[int]bool // MSN to the octets that have passed
 }
 
 type modelSegment struct {
@@ -155,11 +155,14 @@ func (m *model) place(h ddp.Header, payload []byte, due bool) protocol.Code {
 			q.taken++
 		}
 		at, off = q.posted[q.buffers[h.MSN]], uint64(h.MO)
-		if due && off != uint64(q.got[h.MSN]) || off > uint64(len(at)) {
+		if off > uint64(len(at)) {
 			return protocol.DDPUntaggedMO
 		}
 		if off+uint64(len(payload)) > uint64(len(at)) {
 			return protocol.DDPUntaggedTooLong
+		}
+		if due && !q.mayPass(h, len(payload)) {
+			return protocol.DDPUntaggedMO
 		}
 	}
 	for i, x := range payload {
@@ -183,17 +186,42 @@ func (m *model) pass(s modelSegment) protocol.Code {
 	if h.MSN != q.next {
 		return protocol.DDPUntaggedMSN
 	}
-	if int64(h.MO) != int64(q.got[h.MSN]) {
+	if !q.mayPass(h, s.n) {
 		return protocol.DDPUntaggedMO
 	}
-	q.got[h.MSN] += s.n
+	for i := range s.n {
+		if q.came[h.MSN] == nil {
+			q.came[h.MSN] = map[int]bool{}
+		}
+		q.came[h.MSN][int(h.MO)+i] = true
+	}
 	if h.Last {
-		m.log = append(m.log, fmt.Sprintf("%+v %d %d", h, q.got[h.MSN], q.buffers[h.MSN]))
-		delete(q.got, h.MSN)
+		m.log = append(m.log, fmt.Sprintf("%+v %d %d", h, len(q.came[h.MSN]), q.buffers[h.MSN]))
+		delete(q.came, h.MSN)
 		delete(q.buffers, h.MSN)
 		q.next++
 	}
 	return 0
+}
+
+// mayPass reports whether a segment brings no octet again and, if it is the last,
+// follows all others without a gap.
+func (q *modelQueue) mayPass(h ddp.Header, n int) bool {
+	came := q.came[h.MSN]
+	for i := range n {
+		if came[int(h.MO)+i] {
+			return false
+		}
+	}
+	if !h.Last {
+		return true
+	}
+	for i := range int(h.MO) {
+		if !came[i] {
+			return false
+		}
+	}
+	return len(came) == int(h.MO)
 }
 
 // pair is a Receiver and its model side by side.
@@ -212,7 +240,7 @@ func (p *pair) addQueue(qn uint32, first uint32) *queue {
 	q := new(queue)
 	p.SetQueue(qn, q)
 	p.SetNextMSN(qn, first)
-	p.m.queues[qn] = &modelQueue{next: first, buffers: map[uint32]int{}, got: map[uint32]int{}}
+	p.m.queues[qn] = &modelQueue{next: first, buffers: map[uint32]int{}, came: map[uint32]map[int]bool{}}
 	return q
 }
 
@@ -267,8 +295,9 @@ func (p *pair) hand(t fataler, order uint64, seg []byte) {
 	}
 }
 
-// Random messages, cut at random MULPDUs, their segments in random order within
-// the window and some of them twice: all arrive, and as the model has it.
+// Random messages, cut at random MULPDUs and not always in rising order, their
+// segments in random order within the window and some of them twice: all arrive,
+// and as the model has it.
 //
 // Shows: DDP-5.2-03, DDP-5.2-04, DDP-5.3-01, DDP-5.3-04, DDP-5.3-05, DDP-5.3-06, DDP-5.4-02, DDP-5.4-03, DDP-4.1-06
 func TestMessagesInRandomOrder(t *testing.T) {
@@ -301,7 +330,15 @@ func TestMessagesInRandomOrder(t *testing.T) {
 			}
 			whole = append(whole, [2][]byte{data, to})
 			mulpdu := rapid.IntRange(25, 200).Draw(rt, "mulpdu")
-			sent = append(sent, cut(t, h, mulpdu, data[:split], data[split:])...)
+			segments := cut(t, h, mulpdu, data[:split], data[split:])
+			if rapid.Bool().Draw(rt, "the source does not cut in rising order") {
+				rest := segments[:len(segments)-1]
+				for i := range rest {
+					j := rapid.IntRange(i, len(rest)-1).Draw(rt, "swapped with")
+					rest[i], rest[j] = rest[j], rest[i]
+				}
+			}
+			sent = append(sent, segments...)
 		}
 		var arrived []int
 		for todo := indices(len(sent)); len(todo) > 0; {

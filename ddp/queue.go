@@ -3,6 +3,8 @@ package ddp
 import (
 	"maps"
 	"slices"
+
+	"github.com/go-iwarp/iwarp/protocol"
 )
 
 // queues are the untagged queues of a stream. RDMAP uses 0 to 3.
@@ -24,10 +26,10 @@ type queue struct {
 
 // inbound is a message that is coming in.
 type inbound struct {
-	taken    bool
-	buffer   Buffer
-	memory   gather
-	received uint64 // octets that have passed in the order of sending
+	taken  bool
+	buffer Buffer
+	memory gather
+	passed extent // the octets of segments that have passed in the order of sending
 }
 
 func (qs *queues) set(qn uint32, s Source) {
@@ -99,9 +101,23 @@ func (m *inbound) take(s Source, h *Header) bool {
 	if !ok {
 		return false
 	}
-	m.taken, m.buffer, m.received = true, b, 0
+	m.taken, m.buffer, m.passed = true, b, extent{}
 	m.memory.reset(b.SG)
 	return true
+}
+
+// mayPass checks a segment of n octets whose turn it is in the order of sending: it
+// brings no octet again, and the last one, which has the highest MO
+// (https://www.rfc-editor.org/rfc/rfc5041#section-4.1), leaves none out.
+func (m *inbound) mayPass(h *Header, n uint64) *protocol.Error {
+	off := uint64(h.MO)
+	switch {
+	case h.Last && !m.passed.whole(off):
+		return badLast(h, m.passed.next)
+	case !m.passed.admits(off, n):
+		return badMO(h, m.passed.next)
+	}
+	return nil
 }
 
 // finish goes on to the next message. MSN 0xffffffff is followed by 0.

@@ -85,8 +85,8 @@ type ReceiverConfig struct {
 	// ignored then.
 	VersionZero bool
 	// Ordered says that the LLP gives segments in the order of sending, as MPA
-	// does. Then the MSN must be the expected one and the MO the next one, and the
-	// order number is not looked at.
+	// does. Then the MSN must be the expected one, and the order number is not
+	// looked at.
 	Ordered bool
 	// Window bounds, without Ordered, how far ahead segments may come: a segment
 	// or an MSN this many or more after the first that is missing is an error. 0
@@ -348,12 +348,15 @@ func (r *Receiver) placeUntagged(h *Header, payload []byte, inOrder bool) *proto
 	}
 	off, n := uint64(h.MO), uint64(len(payload))
 	switch {
-	case inOrder && off != m.received:
-		return badMO(h, m.received)
 	case off > m.memory.total:
 		return beyondBuffer(h, m.memory.total)
 	case !fits(off, n, min(m.memory.total, math.MaxUint32)):
 		return tooLong(h, len(payload), m.memory.total)
+	}
+	if inOrder {
+		if err := m.mayPass(h, n); err != nil {
+			return err
+		}
 	}
 	if err := r.ulp.CheckUntagged(h, len(payload)); err != nil {
 		return err
@@ -390,8 +393,8 @@ func (r *Receiver) passEarly(h *Header, n int) *protocol.Error {
 		if h.MSN != q.next {
 			return badMSN(h, q.next, 1)
 		}
-		if uint64(h.MO) != q.current.received {
-			return badMO(h, q.current.received)
+		if err := q.current.mayPass(h, uint64(n)); err != nil {
+			return err
 		}
 	}
 	return r.pass(h, n)
@@ -413,11 +416,11 @@ func (r *Receiver) pass(h *Header, n int) *protocol.Error {
 		if q == nil { // the ULP took it away just now
 			return badQN(h)
 		}
-		q.current.received += uint64(n)
+		q.current.passed.add(uint64(h.MO), uint64(n))
 		if !h.Last {
 			return nil
 		}
-		*m = Message{Header: *h, Length: uint32(q.current.received), Buffer: q.current.buffer}
+		*m = Message{Header: *h, Length: uint32(q.current.passed.next), Buffer: q.current.buffer}
 		q.finish()
 	}
 	r.letGo() // whoever hears of the message may take rights away

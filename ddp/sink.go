@@ -20,6 +20,7 @@ type Sink struct {
 	stag   STag // 0 if not armed
 	key    uint8
 	memory gather
+	came   extent // what segments have brought in this use
 	closed bool
 	random [16]byte
 	unused int
@@ -49,6 +50,7 @@ func (s *Sink) Arm(sg [][]byte) STag {
 	s.key += s.draw()%255 + 1 // any key but the last
 	s.stag = STag(s.entry.index<<8 | uint32(s.key))
 	s.memory.reset(sg)
+	s.came.reset()
 	return s.stag
 }
 
@@ -102,27 +104,50 @@ func (s *Sink) Len() uint64 {
 	return s.memory.total
 }
 
+// FirstMissing returns the offset of the first octet that no segment has brought in
+// this use: Len when all have come. What [Sink.Place] has placed does not count.
+func (s *Sink) FirstMissing() uint64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.came.next
+}
+
 // Place copies data to the offset to, if all of it may go there. Errors
 // (https://www.rfc-editor.org/rfc/rfc5041#section-7.1): 1/1/00 when the sink is
 // not armed, 1/1/03 TO wrap, 1/1/01 beyond the end. No data is no access.
 func (s *Sink) Place(to uint64, data []byte) *protocol.Error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.placeLocked(s.stag, to, data)
-}
-
-// place is Place for a segment, whose STag must be that of the use.
-func (s *Sink) place(stag STag, to uint64, data []byte) *protocol.Error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.placeLocked(stag, to, data)
-}
-
-func (s *Sink) placeLocked(stag STag, to uint64, data []byte) *protocol.Error {
-	n := uint64(len(data))
-	switch {
-	case n == 0:
+	if len(data) == 0 {
 		return nil
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := s.check(s.stag, to, uint64(len(data))); err != nil {
+		return err
+	}
+	s.memory.place(to, data)
+	return nil
+}
+
+// place is Place for a segment with some payload: its STag must be that of the use,
+// and none of its octets may have come before.
+func (s *Sink) place(stag STag, to uint64, data []byte) *protocol.Error {
+	n := uint64(len(data))
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := s.check(stag, to, n); err != nil {
+		return err
+	}
+	if !s.came.admits(to, n) {
+		return again(stag, to, n, s.came.next)
+	}
+	s.memory.place(to, data)
+	s.came.add(to, n)
+	return nil
+}
+
+// check makes the checks of a placement of some octets; mu is held.
+func (s *Sink) check(stag STag, to, n uint64) *protocol.Error {
+	switch {
 	case stag == 0 || stag != s.stag:
 		return unknownSTag(&placeCodes, stag)
 	case Wraps(to, n):
@@ -130,6 +155,5 @@ func (s *Sink) placeLocked(stag STag, to uint64, data []byte) *protocol.Error {
 	case !fits(to, n, s.memory.total):
 		return outOfBounds(&placeCodes, stag, to, n, 0, s.memory.total)
 	}
-	s.memory.place(to, data)
 	return nil
 }

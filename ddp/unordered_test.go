@@ -125,7 +125,7 @@ func TestUnorderedErrors(t *testing.T) {
 		{"overlap too", []step{{1, untagged(0, 1, 1, true), "x"}, {0, untagged(0, 1, 0, false), "ab"}}, protocol.DDPUntaggedMO, 0},
 		{"the last segment is not the highest", []step{
 			{1, untagged(0, 1, 5, false), "xyz"}, {2, untagged(0, 1, 2, true), "cde"}, {0, untagged(0, 1, 0, false), "ab"},
-		}, protocol.DDPUntaggedMO, 0},
+		}, protocol.DDPUntaggedMO, 1},
 		{"octets after the last segment", []step{
 			{2, untagged(0, 1, 5, false), "xyz"}, {1, untagged(0, 1, 2, true), "cde"}, {0, untagged(0, 1, 0, false), "ab"},
 		}, protocol.DDPUntaggedMSN, 0},

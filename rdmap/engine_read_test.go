@@ -42,11 +42,17 @@ func TestReadResponseErrors(t *testing.T) {
 		{"empty", protocol.RDMAPOperationUnspecified, func(a, _ uint32) dialogue {
 			return dialogue{nil, iwarptest.ReadResponse(a, 0, nil)}
 		}},
-		{"TO not 0", protocol.DDPTaggedBounds, func(a, _ uint32) dialogue {
+		{"TO not 0", protocol.RDMAPOperationUnspecified, func(a, _ uint32) dialogue {
 			return dialogue{nil, iwarptest.ReadResponse(a, 1, data[:size-1])}
 		}},
-		{"a gap", protocol.DDPTaggedBounds, func(a, _ uint32) dialogue {
+		{"a gap", protocol.RDMAPOperationUnspecified, func(a, _ uint32) dialogue {
 			return dialogue{[][]byte{iwarptest.Tagged(2, false, a, 0, data[:2])}, iwarptest.ReadResponse(a, 4, data[:4])}
+		}},
+		{"an octet twice and one left out", protocol.DDPTaggedBounds, func(a, _ uint32) dialogue {
+			return dialogue{[][]byte{iwarptest.Tagged(2, false, a, 0, data[:2])}, iwarptest.ReadResponse(a, 1, data[:size-2])}
+		}},
+		{"octets not in order and one twice", protocol.DDPTaggedBounds, func(a, _ uint32) dialogue {
+			return dialogue{[][]byte{iwarptest.Tagged(2, false, a, 4, data[:2])}, iwarptest.Tagged(2, false, a, 3, data[:2])}
 		}},
 		{"an octet twice", protocol.DDPTaggedBounds, func(a, _ uint32) dialogue {
 			return dialogue{[][]byte{iwarptest.Tagged(2, false, a, 0, data[:2])}, iwarptest.ReadResponse(a, 1, data[:7])}

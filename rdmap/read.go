@@ -13,7 +13,6 @@ type outstanding struct {
 	isAtomic bool
 	id       uint32 // Request Identifier of an atomic
 	size     uint32
-	got      uint32 // octets placed so far; the receive owner's
 	stag     ddp.STag
 	sink     *ddp.Sink
 	reply    [AtomicResponseLen]byte
@@ -59,7 +58,7 @@ func (q *outstandingQueue) prepare(size uint32) bool {
 func (q *outstandingQueue) push(index uint64, e *entry) *outstanding {
 	o := q.at(q.tail)
 	q.tail++
-	o.entry, o.isAtomic, o.size, o.got = index, e.req.Op != OpRead, e.total, 0
+	o.entry, o.isAtomic, o.size = index, e.req.Op != OpRead, e.total
 	if o.isAtomic {
 		q.lastID++
 		o.id = q.lastID

@@ -133,17 +133,6 @@ func (s *Stream) responseTarget(h *ddp.Header, n int) (ddp.Target, *protocol.Err
 	if o == nil || (!first && !s.cfg.Unordered) {
 		return ddp.Target{}, strayResponse("STag %v: not the sink of the oldest outstanding RDMA Read", h.STag)
 	}
-	// On an LLP in order the octets come in order too; a repeated or skipped
-	// range would make up a false length.
-	if !s.cfg.Unordered && h.TO != uint64(o.got) && h.TO <= h.TO+uint64(n) {
-		return ddp.Target{}, &protocol.Error{
-			Code: protocol.DDPTaggedBounds, Section: "RFC 5040 section 5.2.2",
-			Detail: fmt.Sprintf("RDMA Read Response at TO %d: octet %d of the sink is next", h.TO, o.got),
-		}
-	}
-	if uint64(o.got)+uint64(n) <= uint64(o.size) {
-		o.got += uint32(n)
-	}
 	return ddp.Target{Sink: o.sink}, nil
 }
 
@@ -361,10 +350,12 @@ func (s *Stream) deliverReadResponse() *protocol.Error {
 	if o == nil || o.isAtomic {
 		return strayResponse("no RDMA Read is outstanding")
 	}
-	if o.got != o.size {
-		return &protocol.Error{
-			Code: protocol.RDMAPOperationUnspecified, Section: "RFC 5040 section 5.2.2",
-			Detail: fmt.Sprintf("RDMA Read Response ends after %d octets: %d were asked for", o.got, o.size),
+	if o.size > 0 {
+		if missing := o.sink.FirstMissing(); missing != uint64(o.size) {
+			return &protocol.Error{
+				Code: protocol.RDMAPOperationUnspecified, Section: "RFC 5040 section 5.2.2",
+				Detail: fmt.Sprintf("RDMA Read Response ends without octet %d of the %d that were asked for", missing, o.size),
+			}
 		}
 	}
 	s.placed.Add(uint64(o.size))

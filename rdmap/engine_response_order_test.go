@@ -1,0 +1,40 @@
+package rdmap_test
+
+import (
+	"testing"
+
+	"github.com/go-iwarp/iwarp/iwarptest"
+	"github.com/go-iwarp/iwarp/rdmap"
+)
+
+// A Response whose segments do not come in the order of their TOs is as good as
+// any, if they bring each octet once; the last one may fill a gap.
+//
+// Shows: DDP-5.3-02, RDMAP-5.2.2-05
+func TestResponseInAnyOrder(t *testing.T) {
+	const data = "0123456789"
+	type part struct{ from, to int }
+	for _, parts := range [][]part{
+		{{0, 10}},
+		{{0, 4}, {4, 10}},
+		{{4, 10}, {0, 4}},
+		{{8, 10}, {5, 8}, {2, 5}, {0, 2}},
+		{{8, 10}, {0, 2}, {5, 8}, {2, 5}},
+		{{3, 3}, {4, 10}, {0, 4}},
+	} {
+		for _, change := range []func(*rdmap.Config){func(*rdmap.Config) {}, unordered} {
+			e := newEnd(t, change)
+			buf := guarded(t, len(data))
+			e.post(rdmap.Request{ID: 1, Op: rdmap.OpRead, STag: 0x11223344, TO: 0x1000, SG: cut(buf, 7)})
+			sink := e.wantRead("the Request", 1, uint32(len(data)), 0x11223344, 0x1000)
+			for i, p := range parts {
+				e.wantDone("not whole yet", "")
+				e.deliver(iwarptest.Tagged(2, i == len(parts)-1, sink, uint64(p.from), []byte(data[p.from:p.to])))
+			}
+			e.wantDone("whole", "1")
+			if string(buf) != data {
+				t.Errorf("%v: read %q", parts, buf)
+			}
+		}
+	}
+}

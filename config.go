@@ -96,6 +96,15 @@ type Config struct {
 	// peer: for it to take data still queued, and then for its FIN. Default 5 s.
 	CloseTimeout time.Duration
 
+	// NudgeAfter is for Linux siw as the responder, which may overlook the first octets
+	// after its Reply until more come. If this end dialed, has sent something, has had
+	// no answer at all for so long, and waits for one (a Read or an atomic is
+	// outstanding, a call of Recv waits, or the program's QP has receives posted), it
+	// sends an RDMA Write of no octets, once. That changes nothing at any peer
+	// (https://www.rfc-editor.org/rfc/rfc5041#section-5.2). Default 250 ms; negative:
+	// never.
+	NudgeAfter time.Duration
+
 	// RecvDepth and RecvSize are the receive buffers of a connection without a
 	// QP of the program's: so many messages of at most so many octets may arrive
 	// before Recv fetches them. One more, or a larger one, ends the connection:
@@ -182,6 +191,7 @@ func (c *Config) withDefaults() (*Config, error) {
 	setDefault(&n.ORD, min(defaultDepth, n.Device.limits.MaxRead))
 	setDefault(&n.StartupTimeout, 10*time.Second)
 	setDefault(&n.CloseTimeout, 5*time.Second)
+	setDefault(&n.NudgeAfter, 250*time.Millisecond)
 	setDefault(&n.RecvDepth, min(defaultQueue, n.Device.limits.MaxWR))
 	setDefault(&n.RecvSize, defaultRecvSize)
 	setDefault(&n.SendDepth, min(defaultQueue, n.Device.limits.MaxWR))

@@ -39,6 +39,7 @@ type Conn struct {
 	sendLoop func() // bound once, so that starting it allocates nothing
 	place    func(order uint64, seg []byte) error
 	poller   *poller // nil: only the receive goroutine receives
+	nudge    *nudger // nil: never
 	waiters  sync.Pool
 
 	failOnce sync.Once
@@ -81,6 +82,7 @@ func newConn(cfg *Config, q lease, llp ddp.LLP, st ConnectionState, initiator bo
 		return nil, err
 	}
 	cfg.Device.connects.Add(1)
+	c.nudge = newNudger(c)
 	c.open.Store(2)
 	return c, nil
 }
@@ -293,6 +295,7 @@ func (c *Conn) kick() {
 	if c.neverOpen.Load() {
 		c.failHeld()
 	}
+	c.nudge.look()
 	if c.send.acquire() && !c.transmit(false) {
 		go c.sendLoop()
 	}

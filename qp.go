@@ -182,6 +182,9 @@ func (q *QP) PostRecv(wrs ...RecvWR) error {
 			return &PostError{Index: i, Err: err}
 		}
 	}
+	if c := q.Conn(); c != nil {
+		c.nudge.look()
+	}
 	return nil
 }
 

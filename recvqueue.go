@@ -35,6 +35,13 @@ func (q *recvQueue) full() bool {
 	return q.tail-q.head >= uint64(len(q.entries))
 }
 
+// waiting reports whether a buffer is posted that no message has taken.
+func (q *recvQueue) waiting() bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.taken != q.tail
+}
+
 // post adds a buffer. Its completion's entry is reserved already.
 func (q *recvQueue) post(wr *RecvWR) error {
 	q.mu.Lock()

@@ -70,6 +70,11 @@ func (c *Conn) Recv(ctx context.Context, p []byte) (Message, error) {
 	if c.qp.inbox == nil {
 		return Message{}, fmt.Errorf("%w: Recv on a QP of the program's: poll its RecvCQ instead", ErrInvalidWR)
 	}
+	if n := c.nudge; n.active() {
+		n.recvs.Add(1)
+		defer n.recvs.Add(-1)
+		n.look()
+	}
 	if !c.polls() {
 		return c.qp.inbox.recv(ctx, p)
 	}

@@ -12,6 +12,7 @@ const (
 	sendingResponse  // RDMA Read Response
 	sendingAtomic    // Atomic Response
 	sendingTerminate // the last message of a stream
+	sendingNudge     // see Nudge
 )
 
 // sender is the send owner's state: the message being cut, and the next MSN of
@@ -30,6 +31,7 @@ type sender struct {
 	queued   uint64    // requests before this index are in the LLP's batch or beyond
 	sent     Stats     // what has been queued since batchTaken, for the stream's counters
 	finished bool      // nothing will be sent any more
+	nudge    bool      // an empty Write is due; under the stream's lock
 }
 
 func (t *sender) init() {
@@ -254,7 +256,7 @@ func (s *Stream) progress(maySend bool) Progress {
 		return More
 	case s.err != nil:
 		return s.finishSendLocked()
-	case s.requestDue() || s.inbound.head < s.inbound.ready:
+	case s.send.nudge || s.requestDue() || s.inbound.head < s.inbound.ready:
 		if !maySend {
 			return Idle
 		}
@@ -299,6 +301,9 @@ func (s *Stream) startNext() bool {
 }
 
 func (s *Stream) startMessage() bool {
+	if s.startNudge() {
+		return s.err == nil
+	}
 	s.send.respond = !s.send.respond
 	if s.send.respond {
 		return s.startResponse() || s.err == nil && s.startRequest()

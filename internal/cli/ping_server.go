@@ -132,7 +132,7 @@ func (s *pingServer) client(ctx context.Context, nc net.Conn) {
 // serve serves one client: how many iterations it had, and how it ended.
 func (s *pingServer) serve(ctx context.Context, conn *iwarp.Conn) (n uint64, reason string, err error) {
 	peer := conn.RemoteAddr().String()
-	c := &servedClient{steps: steps{conn: conn, timeout: s.timeout, awake: true}, maxSize: s.maxSize}
+	c := &servedClient{steps: steps{conn: conn, timeout: s.timeout}, maxSize: s.maxSize}
 	for {
 		took, err := c.iteration(ctx)
 		if err != nil {

@@ -87,7 +87,6 @@ func repeat(b []byte, n int) {
 type steps struct {
 	conn    *iwarp.Conn
 	timeout time.Duration
-	awake   bool // the peer needs no nudge
 	scratch [recvSize]byte
 }
 
@@ -106,7 +105,7 @@ func (e closedError) Unwrap() error { return io.EOF }
 func (s *steps) recv(ctx context.Context, what string) (advert, error) {
 	ctx, cancel := s.within(ctx, what)
 	defer cancel()
-	m, err := s.message(ctx)
+	m, err := s.conn.Recv(ctx, s.scratch[:])
 	switch {
 	case errors.Is(err, io.EOF):
 		return advert{}, closedError{what}
@@ -120,31 +119,6 @@ func (s *steps) recv(ctx context.Context, what string) (advert, error) {
 		return advert{}, fmt.Errorf("the %s has %d octets: %d are due", what, m.Length, advertLen)
 	}
 	return parseAdvert(s.scratch[:]), nil
-}
-
-// nudgeAfter is how long the first message may take before the peer is nudged.
-const nudgeAfter = 250 * time.Millisecond
-
-// message waits for the next message, whatever it is. Linux siw as a responder may
-// miss octets that arrive while it is still busy accepting, and looks at them when
-// more arrive. A Write of no octets is more, and changes nothing, whatever its STag;
-// some NICs refuse STag 0 even so.
-func (s *steps) message(ctx context.Context) (iwarp.Message, error) {
-	if s.awake {
-		return s.conn.Recv(ctx, s.scratch[:])
-	}
-	first, cancel := context.WithTimeout(ctx, nudgeAfter)
-	m, err := s.conn.Recv(first, s.scratch[:])
-	waited := first.Err() != nil && ctx.Err() == nil
-	cancel()
-	s.awake = true
-	if err == nil || !waited {
-		return m, err
-	}
-	if err := s.conn.QP().PostSend(iwarp.SendWR{Op: iwarp.OpWrite, Remote: iwarp.RemoteBuffer{STag: 1}, Unsignaled: true}); err != nil {
-		return m, err
-	}
-	return s.conn.Recv(ctx, s.scratch[:])
 }
 
 // send sends an advert, which what names. It does not wait: what becomes of it

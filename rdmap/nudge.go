@@ -35,5 +35,5 @@ func (s *Stream) Answers() (asked, due, answered bool) {
 	defer s.mu.Unlock()
 	q := &s.outstanding
 	o := q.oldest()
-	return s.queue.tail > 0, o != nil, q.head > 0 || o != nil && o.got > 0
+	return s.queue.tail > 0, o != nil, q.head > 0 || o != nil && o.sink != nil && o.sink.FirstMissing() > 0
 }

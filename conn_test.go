@@ -169,7 +169,7 @@ func startupMatrix(t *testing.T, rev, markers int, rtr iwarp.RTR) {
 }
 
 // The CRC is left out only if both ends' administrators say so for this peer.
-// Shows: MPA-4.4-02, MPA-4.4-03, MPA-4.4-04, MPA-4.4-07, MPA-7.1.1-08, MPA-7.1.1-09
+// Shows: MPA-4.4-02, MPA-4.4-03, MPA-4.4-04, MPA-4.4-07, MPA-7.1.1-08, MPA-7.1.1-09, MPA-1.2-01
 func TestCRCPolicy(t *testing.T) {
 	off := newDevice(t, &iwarp.DeviceConfig{CRCSuppression: &iwarp.CRCSuppression{Protection: "a test on loopback", Peers: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}}})
 	elsewhere := newDevice(t, &iwarp.DeviceConfig{CRCSuppression: &iwarp.CRCSuppression{Protection: "ESP", Peers: []netip.Prefix{netip.MustParsePrefix("192.0.2.0/24")}}})

@@ -124,7 +124,7 @@ func TestQuotaContention(t *testing.T) {
 	}
 }
 
-// Shows: DDP-8.3.2-04, RDMAP-8.1.2-03, SEC-7.3-01
+// Shows: DDP-8.3.2-04, RDMAP-8.1.2-03, SEC-7.3-01, DDP-8.3-06
 func TestAuthorize(t *testing.T) {
 	denied := errors.New("not yours")
 	asked := 0

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"testing"
 	"testing/synctest"
@@ -165,4 +166,121 @@ func TestCloseAnswersFirst(t *testing.T) {
 			check(t, "Close", <-closed)
 		})
 	}
+}
+
+// An end of RFC 6581 that meets one without it: TCP is closed, and both report that
+// to their program.
+//
+// Shows: MPA2-10-06, MPA2-10-04
+func TestBothEndsReportAnUnenhancedResponder(t *testing.T) {
+	for _, kind := range []string{"tcp", "Pipe", "TLS"} {
+		t.Run(kind, func(t *testing.T) {
+			x, y := netPair(t, kind)
+			ctx := testContext(t)
+			served := make(chan error, 1)
+			go func() {
+				_, err := iwarp.Server(ctx, y, &iwarp.Config{Revision: 1})
+				served <- err
+			}()
+			_, err := iwarp.Client(ctx, x, nil)
+			wantCode(t, err, protocol.MPAConnectionLost, false)
+			wantCode(t, <-served, protocol.MPAStartup, false)
+		})
+	}
+}
+
+// An invalid startup frame is the end of the connection, as if TCP were lost: this
+// end reports it, closes TCP at once, and sends nothing more, no Terminate either.
+//
+// Shows: MPA-8-11, MPA-8-05
+func TestInvalidStartupFrameIsTheEnd(t *testing.T) {
+	flip := func(frame []byte, at int) []byte {
+		frame[at] ^= 0x80
+		return frame
+	}
+	good := func(frame func(flags, rev byte, pd []byte) []byte) []byte {
+		return frame(iwarptest.FlagC|iwarptest.FlagS, 2, iwarptest.Enhanced(4, 4, nil))
+	}
+	for _, c := range []struct {
+		name   string
+		server bool
+		frame  []byte
+	}{
+		{"key of the Reply", false, flip(good(iwarptest.Reply), 15)},
+		{"revision of the Reply", false, flip(good(iwarptest.Reply), 17)},
+		{"PD_Length of the Reply", false, flip(good(iwarptest.Reply), 18)},
+		{"a Request for a Reply", false, good(iwarptest.Request)},
+		{"revision 1 in the Reply to revision 2", false, iwarptest.Reply(iwarptest.FlagC, 1, nil)},
+		{"no S in the Reply to one", false, iwarptest.Reply(iwarptest.FlagC, 2, nil)},
+		{"key of the Request", true, flip(good(iwarptest.Request), 0)},
+		{"revision of the Request", true, flip(good(iwarptest.Request), 17)},
+		{"PD_Length of the Request", true, flip(good(iwarptest.Request), 18)},
+		{"a Reply for a Request", true, good(iwarptest.Reply)},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				x, y := pipe(nil)
+				got := make(chan error, 1)
+				go func() {
+					start := iwarp.Client
+					if c.server {
+						start = iwarp.Server
+					}
+					_, err := start(testContext(t), x, nil)
+					got <- err
+				}()
+				if !c.server {
+					must(io.ReadFull(y, make([]byte, 24)))(t)
+				}
+				must(y.Write(c.frame))(t)
+				wantCode(t, <-got, protocol.MPAStartup, false)
+				if more, _ := io.ReadAll(y); len(more) > 0 {
+					t.Errorf("it sent %x", more)
+				}
+				if _, err := x.Write(nil); !errors.Is(err, net.ErrClosed) {
+					t.Errorf("TCP is open: %v", err)
+				}
+			})
+		})
+	}
+}
+
+// A responder that finds the agreement unacceptable has no FPDU to say so in, since
+// it may not send one before it has had one: it answers with R=1, and that is all.
+//
+// Shows: MPA2-9.3-01, MPA-7.1.2-14
+func TestLocalErrorOfResponder(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		cfg  *iwarp.Config
+	}{
+		{"peer-to-peer is required", &iwarp.Config{RequirePeerToPeer: true}},
+		{"a closed domain", &iwarp.Config{PD: closedPD(t)}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				x, y := pipe(nil)
+				got := make(chan error, 1)
+				go func() {
+					_, err := iwarp.Server(testContext(t), x, c.cfg)
+					got <- err
+				}()
+				must(y.Write(iwarptest.Request(iwarptest.FlagC|iwarptest.FlagS, 2, iwarptest.Enhanced(4, 4, nil))))(t)
+				if err := <-got; err == nil {
+					t.Error("Server returns no error")
+				}
+				sent, _ := io.ReadAll(y)
+				if len(sent) != 0 && (len(sent) != 24 || sent[16]&iwarptest.FlagR == 0) {
+					t.Errorf("it sent %x, want a rejection at most", sent)
+				}
+			})
+		})
+	}
+}
+
+// closedPD is a domain that no QP can be made in any more.
+func closedPD(t *testing.T) *iwarp.PD {
+	pd := must(newDevice(t, nil).AllocPD())(t)
+	check(t, "Close", pd.Close())
+	return pd
 }

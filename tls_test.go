@@ -265,7 +265,7 @@ func (c *flipConn) Write(b []byte) (int, error) {
 }
 
 // What CRCSuppression.Covers decides, and when it is asked.
-// Shows: MPA-4.4-02, MPA-4.4-03, MPA-4.4-04
+// Shows: MPA-4.4-02, MPA-4.4-03, MPA-4.4-04, MPA-1.2-01
 func TestCRCSuppressionCovers(t *testing.T) {
 	errCovers := errors.New("the kernel does not say")
 	loopback := []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8"), netip.MustParsePrefix("::1/128")}

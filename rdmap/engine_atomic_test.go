@@ -200,3 +200,19 @@ func TestAtomicsOfManyStreams(t *testing.T) {
 		t.Errorf("the sum is %d, want %d", got, 3*streams*times)
 	}
 }
+
+// The Request Identifier is the requester's choice: any value comes back as it is,
+// whatever the reserved bits beside the operation code are.
+//
+// Shows: EXT-5.2.1-02, EXT-5.2.2-01
+func TestRequestIdentifierIsReflected(t *testing.T) {
+	e := newEnd(t, responder)
+	stag := uint32(e.register(wordMemory(t, 0), allRights).STag())
+	for i, id := range []uint32{0, 1, 1, 0x80000000, 0xffffffff, 7} { // also twice the same
+		msn := uint32(i + 1)
+		request := iwarptest.FetchAdd(msn, id, stag, 0, 1, 0)
+		copy(request[ddp.UntaggedHeaderLen:], []byte{0xff, 0xff, 0xff, 0xf0}) // reserved, and AOpCode 0
+		e.deliver(request)
+		e.wantSegment("the identifier comes back", iwarptest.AtomicResponse(msn, id, uint64(i)))
+	}
+}

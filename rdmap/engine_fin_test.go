@@ -1,10 +1,14 @@
 package rdmap_test
 
 import (
+	"bytes"
+	"errors"
 	"fmt"
+	"net"
 	"testing"
 
 	"github.com/go-iwarp/iwarp/iwarptest"
+	"github.com/go-iwarp/iwarp/protocol"
 	"github.com/go-iwarp/iwarp/rdmap"
 )
 
@@ -27,7 +31,7 @@ var requests = []request{
 // little, whether the ULP closes before they come or after, and whether the peer
 // has closed its own half.
 //
-// Shows: DDP-6.2.1-01, RDMAP-5.2.1-09, EXT-5.2.1-13
+// Shows: DDP-6.2.1-01, RDMAP-5.2.1-09, EXT-5.2.1-13, DDP-2.3-01
 func TestResponsesBeforeTheFIN(t *testing.T) {
 	type state struct{ closeFirst, peerClosed, blocked, ownSend, initiator bool }
 	for _, r := range requests {
@@ -95,4 +99,93 @@ func (e *end) untilFIN() {
 		}
 	}
 	e.t.Fatal("no end of sending")
+}
+
+// A message of which a segment has gone when the ULP closes is sent to its end, and
+// so is what stands behind it, whatever it is.
+//
+// Shows: DDP-2.3-01, DDP-6.2.1-01
+func TestMessageInProgressBeforeTheFIN(t *testing.T) {
+	long := [][]byte{octets(5000)}
+	for _, c := range []struct {
+		name     string
+		first    rdmap.Request
+		segments int
+	}{
+		{"Send", rdmap.Request{ID: 1, Op: rdmap.OpSend, SG: long}, 4},
+		{"Send with Invalidate", rdmap.Request{ID: 1, Op: rdmap.OpSendInvalidate, Invalidate: 7, SG: long}, 4},
+		{"Write", rdmap.Request{ID: 1, Op: rdmap.OpWrite, STag: 7, SG: long}, 4},
+		{"empty Send", rdmap.Request{ID: 1, Op: rdmap.OpSend}, 1},
+		{"Immediate Data", rdmap.Request{ID: 1, Op: rdmap.OpImmediate}, 1},
+	} {
+		for _, blocked := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s, blocked %t", c.name, blocked), func(t *testing.T) {
+				e := newEnd(t)
+				e.llp.limit, e.llp.block, e.llp.take = 1, blocked, 1
+				e.post(c.first)
+				e.post(send(2, "behind it"))
+				if _, err := e.s.Transmit(e.llp, false); err != nil {
+					t.Fatal(err)
+				}
+				e.s.CloseSend()
+				e.untilFIN()
+				if n := len(e.llp.sent); n != c.segments+1 {
+					t.Errorf("%d segments before the FIN, want %d", n, c.segments+1)
+				}
+				e.wantDone("both", "1 2")
+				if e.s.Err() != nil {
+					t.Error(e.s.Err())
+				}
+			})
+		}
+	}
+}
+
+// After a teardown of either kind the stream is no stream any more: nothing is
+// placed or delivered, and no request is taken, or it completes at once in error.
+//
+// Shows: DDP-6.2-03, DDP-6.2.1-02
+func TestNothingAfterTeardown(t *testing.T) {
+	for name, teardown := range map[string]func(e *end){
+		"graceful": func(e *end) {
+			if err := e.s.PeerClosed(); err != nil {
+				t.Fatal(err)
+			}
+			e.s.StopReceive()
+			e.s.CloseSend()
+			e.untilFIN()
+		},
+		"abortive": func(e *end) {
+			e.s.Fail(&protocol.Error{Code: protocol.MPAConnectionLost, Err: net.ErrClosed}, false)
+			e.transmit()
+			e.s.StopReceive()
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			e := newEnd(t)
+			e.postRecv(8)
+			mem := guarded(t, 8)
+			stag := uint32(e.register(mem, allRights).STag())
+			teardown(e)
+			for _, seg := range [][]byte{
+				iwarptest.Write(stag, 0, []byte("late")), iwarptest.Send(1, []byte("late")),
+				iwarptest.ReadRequest(1, 7, 0, 4, stag, 0), iwarptest.FetchAdd(1, 1, stag, 0, 1, 0),
+			} {
+				_ = e.receive(seg)
+			}
+			e.wantDelivered("nothing")
+			if !bytes.Equal(mem, make([]byte, 8)) {
+				t.Errorf("the region has %q", mem)
+			}
+			r := send(1, "late")
+			if err := e.s.Post(&r); err == nil {
+				e.wantDone("at once", "1!")
+			} else if !errors.Is(err, rdmap.ErrClosed) {
+				t.Error(err)
+			}
+			if e.transmit(); len(e.llp.sent) > 0 {
+				t.Errorf("sent %s", iwarptest.Describe(e.llp.sent[0]))
+			}
+		})
+	}
 }

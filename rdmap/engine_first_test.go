@@ -12,6 +12,7 @@ import (
 // Shows: RDMAP-3.2-03, RDMAP-4.1-04, RDMAP-4.1-05, RDMAP-4.1-06, RDMAP-4.1-08, RDMAP-7.1-03, RDMAP-7.2-01, RDMAP-7.2-02, RDMAP-7.2-03
 // Shows: DDP-7.1-01, DDP-7.1-02, DDP-7.1-03, DDP-7.1-04, DDP-7.1-06, DDP-7.1-12, DDP-7.1-14, DDP-6.2-01, DDP-6.2.2-01, DDP-6.2.2-03, DDP-6.2.2-04
 // Shows: RDMAP-5.2.1-03, RDMAP-4.2-01, EXT-8.2-01, EXT-8.2-02, EXT-8.2-03, EXT-5.2.2-04, EXT-10.2-01
+// Shows: RDMAP-5.1-08, RDMAP-5.2.1-14, RDMAP-5.2.2-07, RDMAP-5.3-14, RDMAP-5.4-09
 func TestBadFirstSegment(t *testing.T) {
 	type vector struct {
 		name, hex string

@@ -111,6 +111,8 @@ type end struct {
 	done      []rdmap.Completion
 	delivered []delivery
 	onDone    func(*rdmap.Completion)
+	// onDelivered is called at each delivery.
+	onDelivered func()
 }
 
 // delivery is a rdmap.Delivery and the octets that it brought.
@@ -170,6 +172,9 @@ func (e *end) Delivered(d *rdmap.Delivery) {
 		got.data = string(bytes.Join(d.Buffer.SG, nil)[:d.Length])
 	}
 	e.delivered = append(e.delivered, got)
+	if e.onDelivered != nil {
+		e.onDelivered()
+	}
 }
 
 // postRecv posts receive buffers of these sizes, each with guard octets around.

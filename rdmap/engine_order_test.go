@@ -339,3 +339,42 @@ func TestNewStreamNeedsItsParts(t *testing.T) {
 	}()
 	rdmap.NewStream(rdmap.Config{})
 }
+
+// A Send tells its receiver that the Writes before it are there: when it is
+// delivered all their octets are placed, in whatever order the segments come. With
+// an LLP in order that is so by itself; without, the Send waits.
+//
+// Shows: RDMAP-5.1-07, RDMAP-5.5-04
+func TestSendSignalsEarlierWrites(t *testing.T) {
+	sends := map[string]func(msn uint32) []byte{
+		"Send":           func(msn uint32) []byte { return iwarptest.Send(msn, []byte("there")) },
+		"empty Send":     func(msn uint32) []byte { return iwarptest.Send(msn, nil) },
+		"Send with SE":   func(msn uint32) []byte { return iwarptest.SendSolicited(msn, []byte("there")) },
+		"Immediate Data": func(msn uint32) []byte { return iwarptest.Immediate(msn, [8]byte{1}) },
+	}
+	orders := [][]int{{0, 1, 2, 3}, {3, 2, 1, 0}, {3, 0, 1, 2}, {1, 3, 0, 2}, {0, 3, 2, 1}, {2, 3, 1, 0}}
+	for name, signal := range sends {
+		for i, order := range orders {
+			changes := []func(*rdmap.Config){responder, unordered}
+			if i == 0 {
+				changes = changes[:1] // in order
+			}
+			e := newEnd(t, changes...)
+			e.postRecv(8)
+			mem := guarded(t, 6)
+			stag := uint32(e.register(mem, allRights).STag())
+			segments := [][]byte{
+				iwarptest.Tagged(0, false, stag, 0, []byte("ab")), iwarptest.Tagged(0, true, stag, 2, []byte("cd")),
+				iwarptest.Write(stag, 4, []byte("ef")), signal(1),
+			}
+			var seen []string
+			e.onDelivered = func() { seen = append(seen, string(mem)) }
+			for _, at := range order {
+				e.deliverAt(uint64(at), segments[at])
+			}
+			if len(seen) != 1 || seen[0] != "abcdef" {
+				t.Errorf("%s, segments come as %v: delivered with %q in the region", name, order, seen)
+			}
+		}
+	}
+}

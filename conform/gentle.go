@@ -12,14 +12,16 @@ import (
 // its first FPDU. Linux siw is not ready for the first FPDU when its Reply is out,
 // and looks at it when more arrives. A mistake, or an end, that it finds together
 // with the first FPDU, or before the first one, stops the kernel in a BUG of iwcm.c.
-// Where it can be asked, it is asked too: see settle.
+// Where it can be asked, it is asked too: see settle. A gentle responder waits after
+// the peer's first FPDU: siw answers a Read of no octets with those of its own Send, if
+// that is still under way.
 const gentlePause = 60 * time.Millisecond
 
 // settle waits until the peer of a gentle initiator has taken the first FPDU, which
 // it shows by answering a Read of no octets. A pause alone would not do: who knows
 // how long the peer's processor was somewhere else.
 func (s *session) settle() {
-	if _, ok := s.p.Conn.(*gentleConn); !ok || s.maxReads == 0 || !s.mine.block || !s.their.block {
+	if _, ok := s.p.Conn.(*gentleConn); !ok || s.k.o.Role != Initiator || s.maxReads == 0 || !s.mine.block || !s.their.block {
 		return
 	}
 	r := s.readZero()
@@ -46,6 +48,13 @@ func (c *gentleConn) replied() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.until, c.opening = time.Now().Add(gentlePause), true
+}
+
+// opened tells that the peer's first FPDU has come.
+func (c *gentleConn) opened() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.until = time.Now().Add(gentlePause)
 }
 
 // mustOpen reports whether the peer waits for the first FPDU.
@@ -104,6 +113,13 @@ func (c *gentleConn) Close() error {
 func (s *session) replied() {
 	if g, ok := s.p.Conn.(*gentleConn); ok {
 		g.replied()
+	}
+}
+
+// opened tells a gentle connection that its peer's first FPDU has come.
+func (s *session) opened() {
+	if g, ok := s.p.Conn.(*gentleConn); ok && s.k.o.Role == Responder {
+		g.opened()
 	}
 }
 

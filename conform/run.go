@@ -30,9 +30,8 @@ type Options struct {
 	// Run and Skip are regular expressions that pick cases by id, or by the id of a
 	// requirement or report.
 	Run, Skip string
-	// Gentle leaves out what is known to crash endpoints. As Initiator the kit also
-	// waits, after the Reply and after its first FPDU, until the peer is ready for
-	// more: Linux siw needs it.
+	// Gentle leaves out what is known to crash endpoints, and gives the peer time at
+	// startup until it is ready for more: Linux siw needs it.
 	Gentle bool
 	// Timeout is how long the kit waits for an answer that is due at once. Default
 	// 5 s. What a peer may take its time for, the end of a startup that is not

@@ -82,7 +82,7 @@ func (s *session) connect() {
 	if s.wrap != nil {
 		nc = s.wrap(nc)
 	}
-	if s.k.o.Gentle && s.k.o.Role == Initiator {
+	if s.k.o.Gentle {
 		nc = &gentleConn{Conn: nc}
 	}
 	s.p = iwarptest.NewPeer(s, nc)

@@ -91,6 +91,7 @@ func (s *session) pump(d time.Duration, until func() bool) (outcome, bool) {
 			s.frames++
 			if s.first == nil {
 				s.first = e.Segment
+				s.opened()
 			}
 			if o, wrong := s.take(e.Segment); wrong != "" {
 				s.fail("the peer sends %s: %s", iwarptest.Describe(e.Segment), wrong)

@@ -19,6 +19,9 @@ type recorder struct {
 	buckets  []uint32
 }
 
+// size is the memory that it takes beside itself, in octets.
+func (l *recorder) size() int { return 8*cap(l.exact) + 4*cap(l.buckets) }
+
 func (l *recorder) add(d time.Duration) {
 	d = max(d, 0) // frames of several interfaces may have times that disagree
 	if l.n == 0 || d < l.min {

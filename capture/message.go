@@ -29,6 +29,7 @@ type ddpHalf struct {
 	open      *slot // the message that is coming in
 	untagged  uint32
 	requests  []request          // of this end, not answered
+	room      int                // for requests in the array that they lie in
 	uncertain bool               // requests or responses may be missing
 	asked     uint64             // requests so far
 	doubtful  uint64             // the last of them that may be answered by a response to another
@@ -62,6 +63,15 @@ type slot struct {
 	payload  []byte
 	answers  *request
 	wrong    bool // no request that it could answer
+}
+
+// size is the memory that it takes beside itself, in octets.
+func (s *slot) size() int {
+	n := cap(s.payload)
+	if s.answers != nil {
+		n += requestMemory
+	}
+	return n
 }
 
 // recentSegment is a segment that was seen.

@@ -25,8 +25,10 @@ type ReaderOptions struct {
 	// MaxBuffer is how many octets a direction of TCP may have waiting behind a
 	// hole before the hole is given up. Default 8 MiB.
 	MaxBuffer int
-	// MaxMemory is about how many octets all connections together may take; beyond
-	// it, too, those that were quiet longest are given up. Default 256 MiB.
+	// MaxMemory is how many octets of memory all connections together may take, what
+	// the garbage collector has still to take back included: as it is set by default
+	// (GOGC=100), that may be half of it. Beyond it, too, the connections that were
+	// quiet longest are given up. Default 256 MiB.
 	MaxMemory int
 	// NoVerdicts leaves the rules unchecked.
 	NoVerdicts bool
@@ -67,7 +69,7 @@ type Reader struct {
 	recent *tcpConn // of the last segment
 	lru    tcpConn  // head of a ring; next is the most recent one
 	number int
-	memory int // of all connections, about
+	memory int // of all connections, about, without garbage
 	queue  []Event
 	head   int
 	err    error
@@ -234,14 +236,17 @@ func (r *Reader) evict() {
 // account keeps the memory of all connections within its bound; that of c has
 // changed.
 func (r *Reader) account(c *tcpConn) {
-	if c.state != done {
-		n := c.size()
-		r.memory += n - c.memory
-		c.memory = n
-	}
-	for r.memory > r.opt.MaxMemory && r.lru.prev != &r.lru {
+	r.measure(c)
+	for r.memory > r.opt.MaxMemory/2 && r.lru.prev != &r.lru {
 		r.evict()
 	}
+}
+
+// measure brings the sum up to date.
+func (r *Reader) measure(c *tcpConn) {
+	n := c.size()
+	r.memory += n - c.memory
+	c.memory = n
 }
 
 func (r *Reader) forget(c *tcpConn) {
@@ -281,8 +286,7 @@ func (r *Reader) finish(c *tcpConn, how string) {
 	c.state = done
 	c.an = nil
 	c.half[0], c.half[1] = half{fin: -1}, half{fin: -1}
-	r.memory -= c.memory
-	c.memory = 0
+	r.measure(c)
 }
 
 // flush takes what waits behind holes, in vain now.

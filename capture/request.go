@@ -3,6 +3,7 @@ package capture
 import (
 	"fmt"
 	"math/bits"
+	"slices"
 
 	"github.com/go-iwarp/iwarp/ddp"
 	"github.com/go-iwarp/iwarp/rdmap"
@@ -62,7 +63,10 @@ func (r *Reader) asked(c *tcpConn, i int, f *frameRef, q request) {
 	}
 	d.asked++
 	q.n = d.asked
-	d.requests = append(d.requests, q)
+	full := len(d.requests) == cap(d.requests)
+	if d.requests = append(d.requests, q); full {
+		d.room = cap(d.requests)
+	}
 	if q.at.frame < c.half[1-i].m.lastAt.frame {
 		d.doubt() // it had to wait for earlier octets, and may be answered already
 	}
@@ -74,6 +78,11 @@ func (r *Reader) asked(c *tcpConn, i int, f *frameRef, q request) {
 	if limit := c.an.depth[i]; limit >= 0 && n > limit && !d.uncertain && !c.half[1-i].missing() && !(limit == 0 && n == 1 && c.half[i].m.fpdus == 1 && c.an.rtr != 0) {
 		r.blame(c, i, f, "RDMAP-6.1-04", lengthLen, fmt.Sprintf("at most %d Reads and atomics outstanding, as negotiated", limit), fmt.Sprintf("%d", n))
 	}
+}
+
+// answered forgets a request that is not the oldest.
+func (d *ddpHalf) answered(at int) {
+	d.requests = slices.Delete(d.requests, at, at+1)
 }
 
 // before gives the requests that came before a response: those that follow it in
@@ -137,7 +146,7 @@ func (r *Reader) matchRead(c *tcpConn, i int, f *frameRef, s *slot, h *ddp.Heade
 		r.blame(c, i, f, "RDMAP-5.2.2-04", lengthLen+1, fmt.Sprintf("the response to the request in frame %d", q.at.frame), fmt.Sprintf("that to the one in frame %d", d.requests[at].at.frame))
 		q = d.requests[at]
 		s.answers = &q
-		d.requests = append(d.requests[:at:at], d.requests[at+1:]...)
+		d.answered(at)
 		return
 	}
 	q := d.requests[at]
@@ -251,5 +260,5 @@ func (r *Reader) atomicResponse(c *tcpConn, i int, f *frameRef, m *Message, s *s
 		d.settle(&q)
 		return
 	}
-	d.requests = append(d.requests[:at:at], d.requests[at+1:]...)
+	d.answered(at)
 }

@@ -4,6 +4,9 @@ import (
 	"bytes"
 	"slices"
 	"sort"
+	"unsafe"
+
+	"github.com/go-iwarp/iwarp/mpa"
 )
 
 const (
@@ -69,32 +72,40 @@ type tcpConn struct {
 	resetBy    int8 // the half that sent a RST, -1 if none did
 }
 
-// What the parts of a connection take, about.
+// What the parts of a connection take in octets. Where there are several of a kind,
+// it is what each takes.
 const (
-	connMemory    = 2 << 10
-	iwarpMemory   = 48 << 10 // with latencies
-	chunkMemory   = 96
-	spanMemory    = 32
-	requestMemory = 88
+	connMemory    = int(unsafe.Sizeof(tcpConn{})) + 256 // with its place in the map
+	iwarpMemory   = int(unsafe.Sizeof(analysis{})) + 2*int(unsafe.Sizeof(ddpHalf{})) + int(unsafe.Sizeof(Negotiated{})) + 1024
+	chunkMemory   = int(unsafe.Sizeof(chunk{}))
+	spanMemory    = int(unsafe.Sizeof(span{}))
+	requestMemory = int(unsafe.Sizeof(request{}))
+	verdictMemory = 96
+	startupMemory = int(unsafe.Sizeof(mpa.Startup{}))
 )
 
 // size is about the memory that a connection takes.
 func (c *tcpConn) size() int {
 	n := connMemory
-	if c.an != nil {
-		n += iwarpMemory
-	}
-	for i := range c.half {
-		h := &c.half[i]
-		n += cap(h.buf) + spanMemory*cap(h.spans) + h.stored + chunkMemory*cap(h.ahead)
-		if d := h.m.d; d != nil {
-			n += requestMemory*cap(d.requests) + cap(d.tagged.payload)
-			for k := range d.queues {
-				n += cap(d.queues[k].payload)
+	if an := c.an; an != nil {
+		n += iwarpMemory + verdictMemory*len(an.verdicts) + an.reads.size() + an.atomics.size()
+		for _, s := range an.startup {
+			if s != nil {
+				n += startupMemory + cap(s.PrivateData)
 			}
 		}
 	}
-	return n
+	for i := range c.half {
+		h := &c.half[i]
+		n += cap(h.buf) + spanMemory*cap(h.spans) + h.stored + chunkMemory*h.room
+		if d := h.m.d; d != nil {
+			n += requestMemory*(d.room+1) + d.tagged.size()
+			for k := range d.queues {
+				n += d.queues[k].size()
+			}
+		}
+	}
+	return n + n/8 // what the allocator adds
 }
 
 // span says where a segment begins in its stream.
@@ -125,6 +136,7 @@ type half struct {
 	cons   int64 // analysed up to here; what is before is history
 	spans  []span
 	ahead  []chunk // by offset, not overlapping
+	room   int     // for chunks in the array that ahead lies in
 	stored int     // octets in ahead
 	fin    int64   // offset behind the last octet; -1: no FIN yet
 	acked  int64   // by the peer
@@ -426,7 +438,10 @@ func (k *chunk) skip(n int64) {
 // store inserts a copy of k and gives the index behind it.
 func (h *half) store(at int, k chunk) int {
 	k.data = bytes.Clone(k.data)
-	h.ahead = slices.Insert(h.ahead, at, k)
+	full := len(h.ahead) == cap(h.ahead)
+	if h.ahead = slices.Insert(h.ahead, at, k); full {
+		h.room = cap(h.ahead)
+	}
 	h.stored += len(k.data) + 64 // with what an empty one costs
 	return at + 1
 }
@@ -438,7 +453,7 @@ func (r *Reader) drain(c *tcpConn, i int) {
 		k := h.ahead[0]
 		h.ahead[0] = chunk{}
 		if h.ahead = h.ahead[1:]; len(h.ahead) == 0 {
-			h.ahead = nil
+			h.ahead, h.room = nil, 0
 		}
 		h.stored -= len(k.data) + 64
 		if n := h.next - k.off; n > 0 {
@@ -455,7 +470,7 @@ func (r *Reader) drain(c *tcpConn, i int) {
 func (r *Reader) deliver(c *tcpConn, i int, k chunk) {
 	h := &c.half[i]
 	h.spans = append(h.spans, k.span)
-	h.room(len(k.data))
+	h.makeRoom(len(k.data))
 	h.buf = append(h.buf, k.data...)
 	h.next += int64(len(k.data))
 	h.stats.Octets += uint64(len(k.data))
@@ -468,8 +483,8 @@ func (r *Reader) deliver(c *tcpConn, i int, k chunk) {
 	}
 }
 
-// room drops history that is too old, now and then, before n octets are added.
-func (h *half) room(n int) {
+// makeRoom drops history that is too old, now and then, before n octets are added.
+func (h *half) makeRoom(n int) {
 	used := int(h.cons - h.bufOff)
 	if used <= history || len(h.buf)+n <= cap(h.buf) && used < 4*history {
 		return

@@ -85,8 +85,7 @@ type Config struct {
 	// peer may refuse, and which cannot be aligned.
 	FPDUMax int
 	// Align says how hard to work for FPDUs that start where TCP segments do, which
-	// spares a hardware peer work. Default: where it costs little. With
-	// [mpa.AlignStrict] each FPDU is sent by a system call of its own.
+	// spares a hardware peer work. Default: [mpa.AlignAuto], where it is free.
 	Align mpa.Align
 
 	// StartupTimeout bounds the whole startup exchange, beside the context.

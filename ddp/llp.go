@@ -2,6 +2,9 @@ package ddp
 
 // Segments is a message that is cut into segments on its way: see [Outgoing.Next].
 type Segments = interface {
+	// Rest is how long the next segment would be with all that is left, in octets.
+	Rest() uint64
+	// Next cuts off the next segment, of at most so many octets.
 	Next(mulpdu int) (header []byte, payload [][]byte, last bool)
 }
 
@@ -10,8 +13,8 @@ type Segments = interface {
 // segment (https://www.rfc-editor.org/rfc/rfc5041#section-3). MPA over TCP and
 // the SCTP adaptation are such layers; this package imports neither.
 //
-// Two goroutines may use an LLP at once: one that sends (MULPDU, MaySend, Queue,
-// QueueMessage, Full, Buffered, Flush, CloseWrite) and one that calls Receive.
+// Two goroutines may use an LLP at once: one that sends (MULPDU, NextULPDU, MaySend,
+// Queue, QueueMessage, Full, Buffered, Flush, CloseWrite) and one that calls Receive.
 // Close and Abort may be called from any goroutine at any time, and end the
 // others' waits.
 type LLP interface {
@@ -19,6 +22,10 @@ type LLP interface {
 	// the LLP takes at the moment. It may change from call to call. A segment that
 	// has been queued is never cut again.
 	MULPDU() int
+	// NextULPDU is how long the next segment of a message should be: MULPDU, or less
+	// where the LLP gains from that, as MPA does when an FPDU ends with a TCP segment.
+	// rest is how long it would be with all that is left of the message.
+	NextULPDU(rest uint64) int
 
 	// MaySend is false as long as the LLP must not send: an MPA responder is
 	// silent until one valid FPDU has come in
@@ -31,8 +38,8 @@ type LLP interface {
 	// is copied before its digest is taken; if it is true the LLP may refer to the
 	// memory until Flush reports done, and it must not change until then.
 	Queue(header []byte, payload [][]byte, stable bool) error
-	// QueueMessage is Queue for one segment of m after the other, each cut at the
-	// MULPDU of its moment, until the message has ended, which last reports, or the
+	// QueueMessage is Queue for one segment of m after the other, each as long as
+	// NextULPDU says, until the message has ended, which last reports, or the
 	// batch is Full; for one segment at least. What is the same for all of them is
 	// looked at once.
 	QueueMessage(m Segments, stable bool) (last bool, err error)

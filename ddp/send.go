@@ -74,6 +74,10 @@ func (o *Outgoing) Active() bool { return o.active }
 // also before the only segment of a zero-length message: see [Outgoing.Active].
 func (o *Outgoing) Remaining() uint64 { return o.remaining }
 
+// Rest is how many octets the next segment would have with all that is left of the
+// message, its header included.
+func (o *Outgoing) Rest() uint64 { return o.remaining + uint64(o.encoded) }
+
 // Next cuts the next segment, of at most mulpdu octets with its header, and
 // tells whether it is the message's last. Segments come in rising MO or TO; a
 // zero-length message is exactly one segment. header and payload are valid until

@@ -8,30 +8,26 @@ type Align uint8
 
 // The alignments.
 const (
-	// AlignAuto is AlignSegments where a segment is at most 16 KiB and a multiple
-	// of four octets, so that FPDUs can fill it, and AlignOff elsewhere: on
-	// loopback a write per segment would cost half of the throughput and help
-	// nobody.
+	// AlignAuto keeps FPDUs aligned where that is free, and packs them where it is
+	// not. Long messages are cut so that FPDUs end where TCP is going to cut: the
+	// first FPDU of a message fills the segment that has begun, and all but the last
+	// fill segments. Shorter ones follow each other as they come, and no segment is
+	// ended for alignment's sake but now and then within a long run. So a lone
+	// message is aligned, and so is most of a long run of long messages.
+	//
+	// It is AlignOff where segments are above 16 KiB, as on loopback, or no multiple
+	// of four octets, which FPDUs cannot fill, and where the peer asks for Markers.
 	AlignAuto Align = iota
 	// AlignOff hands whole batches to TCP, which cuts them as it likes.
 	AlignOff
-	// AlignSegments ends a segment where the next FPDU does not fit it. FPDUs that
-	// fill segments exactly still go out many at a time.
+	// AlignSegments keeps every FPDU within a segment: a message that does not fit
+	// what is left of a segment is cut there, or the segment is ended early. FPDUs
+	// that fill segments still go out many at a time.
 	AlignSegments
-	// AlignStrict gives each FPDU a system call and a TCP segment of its own, which
-	// TCP keeps also when it sends again. It is for a peer that can take nothing
+	// AlignStrict gives each FPDU a TCP segment of its own, which TCP keeps also when
+	// it sends again. It is for a peer that can take nothing
 	// else, and has a small part of the throughput.
 	AlignStrict
 )
 
 const alignAutoMax = 16 << 10
-
-func (a Align) on(emss int) bool {
-	switch a {
-	case AlignSegments, AlignStrict:
-		return true
-	case AlignAuto:
-		return emss <= alignAutoMax && emss%4 == 0
-	}
-	return false
-}

@@ -23,23 +23,23 @@ func wantNoAllocs(t *testing.T, what string, f func()) {
 func TestNoAllocsInCodec(t *testing.T) {
 	for _, markers := range []bool{false, true} {
 		for _, n := range []int{64, 1400, 60000} {
-			f := Framer{Markers: markers, CRC: true}
+			f := newSender(markers, true, 0, AlignOff)
 			d := Deframer{Markers: markers, CRC: true}
 			header, payload := make([]byte, 14), [][]byte{make([]byte, n)}
 			buf := make([]byte, 0, 70000)
 			wantNoAllocs(t, "framing", func() {
-				if err := f.Add(header, payload, true); err != nil {
+				if err := f.add(header, payload, true); err != nil {
 					t.Fatal(err)
 				}
 				buf = buf[:0]
-				for f.Len() > 0 {
-					pieces, _ := f.Pending()
+				for f.batch.left > 0 {
+					pieces, _, _, _ := f.pending()
 					k := 0
 					for _, p := range pieces {
 						buf = append(buf, p...)
 						k += len(p)
 					}
-					f.Advance(k)
+					f.advance(k)
 				}
 				if _, used, _, err := d.Next(buf); used != len(buf) || err != nil {
 					t.Fatal(err)

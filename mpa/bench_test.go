@@ -34,18 +34,18 @@ var benchSizes = []struct {
 	crc     bool
 }{{78, false, true}, {1442, false, true}, {1430, true, true}, {MaxULPDU, false, true}, {MaxULPDU, true, true}, {MaxULPDU, false, false}}
 
-func BenchmarkFramer(b *testing.B) {
+func BenchmarkSender(b *testing.B) {
 	for _, s := range benchSizes {
 		b.Run(fmt.Sprintf("n=%d/markers=%t/crc=%t", s.n, s.markers, s.crc), func(b *testing.B) {
-			f := Framer{Markers: s.markers, CRC: s.crc}
+			f := newSender(s.markers, s.crc, 0, AlignOff)
 			header, payload := make([]byte, 14), [][]byte{make([]byte, s.n-14)}
 			b.SetBytes(int64(s.n))
 			b.ReportAllocs()
 			for b.Loop() {
-				if f.Full() {
-					f.Advance(f.Len())
+				if f.full() {
+					f.advance(f.batch.left)
 				}
-				if err := f.Add(header, payload, true); err != nil {
+				if err := f.add(header, payload, true); err != nil {
 					b.Fatal(err)
 				}
 			}

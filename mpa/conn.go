@@ -30,7 +30,7 @@ type Conn struct {
 	params Params
 
 	// send side
-	framer    Framer
+	out       sender
 	nb        net.Buffers // scratch
 	emss      int
 	mulpdu    int           // for that EMSS
@@ -40,6 +40,7 @@ type Conn struct {
 	wishAlign atomic.Uint32
 	gone      uint64 // octets sent since EMSS was read
 	every     uint64 // octets after which it is read again
+	found     bool   // findSegment has looked since the last write
 	werr      error
 
 	maySend atomic.Bool
@@ -62,10 +63,11 @@ func NewConn(nc net.Conn, p Params, o *Options) *Conn {
 	o = o.orDefault()
 	c := &Conn{
 		nc: nc, params: p, every: emssEvery, emss: DefaultEMSS,
-		framer: Framer{Markers: p.SendMarkers, CRC: p.CRC},
 	}
+	c.out.framer = Framer{Markers: p.SendMarkers, CRC: p.CRC}
+	c.out.batch.mem = commonMemory
 	c.in.deframer = Deframer{Markers: p.RecvMarkers, CRC: p.CRC}
-	c.in.init()
+	c.in.init(commonMemory)
 	c.maySend.Store(p.Initiator)
 	c.fpduMax.Store(int64(o.FPDUMax))
 	c.wishAlign.Store(uint32(o.Align))

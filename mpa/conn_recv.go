@@ -7,20 +7,17 @@ import (
 	"github.com/go-iwarp/iwarp/internal/tcpsock"
 )
 
-// receiver is the receiving side of a Conn: a linear buffer, filled by large
-// reads, from which whole FPDUs are taken. buf[rd:wr] is not used up yet.
+// receiver is the receiving side of a Conn: a buffer, filled by large reads, from
+// which whole FPDUs are taken.
 type receiver struct {
 	deframer Deframer
-	buf      []byte
-	large    *recvArray // borrowed, or nil
-	small    *parkArray // borrowed, or nil; a conn that blocks in Read keeps it
-	brief    bool       // the last read brought little: the next one may go to own
-	rd, wr   int
-	need     int  // octets of buf[rd:] that the Deframer asks for
-	size     int  // octets of the longest FPDU that the last read brought
-	more     bool // buf[rd:] may hold a whole FPDU
-	order    uint64
-	swallow  bool // after an error of MPA: read and discard
+	inbuf
+	brief   bool // the last read brought little: so may the next one
+	need    int  // octets that the Deframer asks for
+	longest int  // octets of the longest FPDU that the last read brought
+	more    bool // a whole FPDU may be there
+	order   uint64
+	swallow bool // after an error of MPA: read and discard
 
 	try  func(fd uintptr) bool
 	poll bool // do not wait
@@ -30,11 +27,9 @@ type receiver struct {
 	seen uint64 // markers counted so far
 
 	calls uint64 // of the operating system's read
-
-	own [ownRecvLen]byte // for short messages that come alone: nothing need be borrowed
 }
 
-func (r *receiver) init() { r.try = r.tryRead }
+func (r *receiver) init(m *memory) { r.pool, r.try = m, r.tryRead }
 
 // Receive blocks until octets arrive, reads them once, and calls fn for each
 // ULPDU that is now whole and valid, in order; perhaps for none. order counts them
@@ -89,11 +84,11 @@ func (c *Conn) deliver(fn func(order uint64, segment []byte) error) error {
 	var result error
 	longest := 0
 	for {
-		ulpdu, n, need, perr := r.deframer.Next(r.buf[r.rd:r.wr])
+		ulpdu, n, need, perr := r.deframer.Next(r.octets())
 		if perr != nil {
 			c.stats.refused(perr.Code)
-			r.swallow, r.more, r.rd, r.wr = true, false, 0, 0
-			r.giveBack()
+			r.swallow, r.more, r.need = true, false, 0
+			r.drop()
 			result = perr
 			break
 		}
@@ -102,7 +97,7 @@ func (c *Conn) deliver(fn func(order uint64, segment []byte) error) error {
 			r.settle()
 			break
 		}
-		r.rd += n
+		r.use(n)
 		longest = max(longest, n)
 		if fpdus == 0 && !c.maySend.Load() {
 			c.maySend.Store(true)
@@ -117,7 +112,7 @@ func (c *Conn) deliver(fn func(order uint64, segment []byte) error) error {
 		}
 	}
 	if longest > 0 {
-		r.size = longest
+		r.longest = longest
 	}
 	c.stats.fpdusReceived.Add(fpdus)
 	c.stats.octetsReceived.Add(octets)
@@ -131,7 +126,7 @@ func (c *Conn) deliver(fn func(order uint64, segment []byte) error) error {
 // fill reads once.
 func (c *Conn) fill() error {
 	n, err := c.read()
-	c.in.wr += n
+	c.in.took(n)
 	if n > 0 {
 		return nil // an error comes again with the next read
 	}
@@ -139,7 +134,7 @@ func (c *Conn) fill() error {
 		return err
 	}
 	if err == nil || errors.Is(err, io.EOF) {
-		if c.in.wr > c.in.rd {
+		if c.in.len() > 0 {
 			return connError("FIN inside an FPDU", io.ErrUnexpectedEOF)
 		}
 		return io.EOF
@@ -150,8 +145,7 @@ func (c *Conn) fill() error {
 // discard reads once and throws away.
 func (c *Conn) discard() error {
 	n, err := c.read()
-	c.in.rd, c.in.wr = 0, 0
-	c.in.giveBack()
+	c.in.drop()
 	switch {
 	case n > 0:
 		return nil
@@ -163,14 +157,16 @@ func (c *Conn) discard() error {
 	return connError("waiting for the end of the connection", err)
 }
 
-// read reads once behind buf[:wr]; 0 octets without an error are the end.
+// read reads once, behind what is there; 0 octets without an error are the end.
 func (c *Conn) read() (int, error) {
 	r := &c.in
 	if tcpsock.CanRead && c.sock != nil {
 		r.n, r.err, r.none = 0, nil, false
 		err := c.sock.Recv(r.try)
 		c.stats.recvCalls.Store(r.calls)
-		r.giveBackIfEmpty()
+		if r.n == 0 {
+			r.settle()
+		}
 		if err != nil {
 			return 0, err
 		}
@@ -179,9 +175,19 @@ func (c *Conn) read() (int, error) {
 		}
 		return r.n, r.err
 	}
-	r.makeRoom()
+	// What blocks in Read has to hold memory while it waits: little at first, and more
+	// as an FPDU that needs it comes in.
+	want, have := smallRecvLen, r.len()
+	switch {
+	case r.need <= want:
+	case have >= longFPDU, have >= smallRecvLen && r.longest >= longFPDU:
+		want = r.need
+	default:
+		want = max(want, 2*have)
+	}
+	r.hold(want)
 	for range 100 {
-		n, err := c.nc.Read(r.room())
+		n, err := c.nc.Read(r.target())
 		if n > 0 || err != nil {
 			return max(n, 0), err
 		}
@@ -189,25 +195,21 @@ func (c *Conn) read() (int, error) {
 	return 0, io.ErrNoProgress
 }
 
-// tryRead borrows a buffer only for as long as there is something to read.
+// tryRead borrows a large buffer only for as long as there is something to read.
 func (r *receiver) tryRead(fd uintptr) bool {
-	switch {
-	case r.large != nil:
-	case r.brief && r.rd == r.wr:
-		r.buf, r.rd, r.wr = r.own[:], 0, 0
-		r.dropSmall()
-	default:
-		r.borrow()
-		r.dropSmall()
+	if r.brief && r.len() == 0 {
+		r.hold(ownRecvLen)
+	} else {
+		r.hold(recvBufLen)
 	}
 	r.calls++
-	n, again, err := tcpsock.TryRead(fd, r.room())
+	n, again, err := tcpsock.TryRead(fd, r.target())
 	if again && r.poll {
 		r.none = true
 		return true
 	}
 	if again {
-		r.park()
+		r.hold(0) // no more than what is there, for the time of a wait
 		return false
 	}
 	r.n, r.err = n, err
@@ -215,95 +217,30 @@ func (r *receiver) tryRead(fd uintptr) bool {
 	return true
 }
 
-// room is where to read to. Where FPDUs are long it ends where one is likely to
+// target is where to read to. Where FPDUs are long it ends where one is likely to
 // end, if they go on as they are: what is read of the next would have to be moved.
-func (r *receiver) room() []byte {
-	room := r.buf[r.wr:]
-	if r.size < longFPDU {
+func (r *receiver) target() []byte {
+	room := r.room()
+	if r.longest < longFPDU {
 		return room
 	}
-	rest := r.size - (r.wr - r.rd)
+	rest := r.longest - r.len()
 	if r.need >= longFPDU {
-		rest = r.need - (r.wr - r.rd) // its length is known
+		rest = r.need - r.len() // its length is known
 	}
 	if rest <= 0 || rest > len(room) {
 		return room
 	}
-	return room[:rest+(len(room)-rest)/r.size*r.size]
-}
-
-// park gives up the large buffer for the time of a wait: nothing or little is in
-// it, and peers that stop within an FPDU should not be able to pin it down.
-func (r *receiver) park() {
-	switch left := r.wr - r.rd; {
-	case left == 0:
-		r.giveBack()
-	case left <= smallRecvLen:
-		if r.small == nil {
-			r.small = parkPool.Get().(*parkArray)
-		}
-		r.rd, r.wr = 0, copy(r.small[:], r.buf[r.rd:r.wr])
-		r.giveBackLarge()
-		r.buf = r.small[:]
-	}
-}
-
-// makeRoom chooses a buffer for a conn that blocks in Read: a small one that it
-// keeps, a large one while an FPDU needs it.
-func (r *receiver) makeRoom() {
-	if r.small == nil {
-		r.small = parkPool.Get().(*parkArray)
-	}
-	if r.large == nil {
-		r.buf = r.small[:]
-		if r.need > len(r.buf) {
-			r.borrow()
-		}
-	}
-}
-
-// borrow takes a large buffer and moves what is left into it.
-func (r *receiver) borrow() {
-	p := recvPool.Get().(*recvArray)
-	r.wr = copy(p[:], r.buf[r.rd:r.wr])
-	r.rd, r.buf, r.large = 0, p[:], p
+	return room[:rest+(len(room)-rest)/r.longest*r.longest]
 }
 
 // settle moves the octets of an unfinished FPDU to the front, or gives the buffer
 // back if there are none.
 func (r *receiver) settle() {
-	if r.rd == r.wr {
-		r.rd, r.wr = 0, 0
-		r.giveBack()
+	if r.len() == 0 {
+		r.need = 0
+		r.drop()
 		return
 	}
-	if r.rd > 0 {
-		r.wr = copy(r.buf, r.buf[r.rd:r.wr])
-		r.rd = 0
-	}
-}
-
-func (r *receiver) giveBackIfEmpty() {
-	if r.n == 0 && r.rd == r.wr {
-		r.giveBack()
-	}
-}
-
-func (r *receiver) giveBack() {
-	r.need, r.buf = 0, nil
-	r.giveBackLarge()
-}
-
-func (r *receiver) giveBackLarge() {
-	if r.large != nil {
-		recvPool.Put(r.large)
-		r.large = nil
-	}
-}
-
-func (r *receiver) dropSmall() {
-	if r.small != nil {
-		parkPool.Put(r.small)
-		r.small = nil
-	}
+	r.front()
 }

@@ -15,6 +15,14 @@ func (c *Conn) MULPDU() int {
 	return c.mulpdu
 }
 
+// NextULPDU is how long in octets the next ULPDU of a message should be: MULPDU, or
+// less where it then ends with a TCP segment. rest is how long it would be with all
+// that is left of the message.
+func (c *Conn) NextULPDU(rest uint64) int {
+	c.refresh()
+	return c.out.cut.ulpdu(c.mulpdu, rest)
+}
+
 // Queue makes an FPDU of the ULPDU that header and payload form and adds it to
 // the batch; nothing is written before Flush. header and the slice payload are
 // not kept. With stable true, payload memory may be referenced until Flush
@@ -29,12 +37,14 @@ func (c *Conn) Queue(header []byte, payload [][]byte, stable bool) error {
 	if err := c.mayQueue(); err != nil {
 		return err
 	}
-	return c.framer.Add(header, payload, stable)
+	return c.out.add(header, payload, stable)
 }
 
-// QueueMessage is Queue in a loop: for each ULPDU that m gives when it is told
-// MULPDU, until one is the last, or the batch is full. It queues one at least.
+// QueueMessage is Queue in a loop: for each ULPDU that m cuts off when it is told
+// NextULPDU, until one is the last, or the batch is full. It queues one at least.
+// Rest of m is how long the next ULPDU would be with all that is left.
 func (c *Conn) QueueMessage(m interface {
+	Rest() uint64
 	Next(mulpdu int) (header []byte, payload [][]byte, last bool)
 }, stable bool,
 ) (last bool, err error) {
@@ -42,11 +52,15 @@ func (c *Conn) QueueMessage(m interface {
 		return false, err
 	}
 	for {
-		header, payload, last := m.Next(c.mulpdu)
-		if err := c.framer.Add(header, payload, stable); err != nil {
+		n := c.mulpdu
+		if c.out.cut.fill > 0 {
+			n = c.out.cut.ulpdu(n, m.Rest())
+		}
+		header, payload, last := m.Next(n)
+		if err := c.out.add(header, payload, stable); err != nil {
 			return false, err
 		}
-		if last || c.framer.Full() {
+		if last || c.out.full() {
 			return last, nil
 		}
 	}
@@ -67,10 +81,10 @@ func (c *Conn) mayQueue() error {
 // Full reports whether the batch should be flushed before more is queued. A batch
 // is about 1 MiB, and not above a whole number of TCP segments, unless its last FPDU
 // is longer than all before.
-func (c *Conn) Full() bool { return c.framer.Full() }
+func (c *Conn) Full() bool { return c.out.full() }
 
 // Buffered reports whether something is queued or partly written.
-func (c *Conn) Buffered() bool { return c.framer.Len() > 0 }
+func (c *Conn) Buffered() bool { return c.out.batch.left > 0 }
 
 // Flush writes the batch. With wait false it writes what TCP takes without
 // blocking and reports whether that was all; conns that cannot tell write nothing
@@ -83,17 +97,16 @@ func (c *Conn) Flush(wait bool) (done bool, err error) {
 	if c.werr != nil {
 		return false, c.werr
 	}
-	for c.framer.Len() > 0 {
-		pieces, end := c.framer.Pending()
+	for c.Buffered() {
 		if !wait && !c.canTry() {
 			return false, nil
 		}
-		n, err := c.write(pieces, end, wait)
+		n, err := c.write(wait)
 		c.wrote(n)
 		if err != nil {
 			err = connError("writing FPDUs", err)
 			if isFinal(err) {
-				c.framer.Advance(c.framer.Len()) // refers to nobody's memory any more
+				c.out.advance(c.out.batch.left) // refers to nobody's memory any more
 				c.werr = err
 			}
 			return false, err
@@ -109,22 +122,28 @@ func (c *Conn) wrote(n int) {
 	if n <= 0 {
 		return
 	}
-	c.framer.Advance(n)
+	c.out.advance(n)
+	c.found = false
 	c.gone += uint64(n)
 	c.stats.octetsSent.Add(uint64(n))
 	c.stats.writes.Add(1)
-	c.stats.fpdusSent.Store(c.framer.fpdus)
-	c.stats.fpdusAligned.Store(c.framer.aligned)
-	c.stats.markersSent.Store(c.framer.markers)
+	c.stats.fpdusSent.Store(c.out.cut.fpdus)
+	c.stats.fpdusAligned.Store(c.out.cut.aligned)
+	c.stats.markersSent.Store(c.out.framer.markers)
 }
 
 func (c *Conn) canTry() bool { return tcpsock.CanSend && c.sock != nil }
 
-// write hands pieces to the conn below and gives the count of octets taken, also
+// write hands the batch to the conn below and returns how many octets it took, also
 // when there is an error.
-func (c *Conn) write(pieces [][]byte, end, wait bool) (int, error) {
+func (c *Conn) write(wait bool) (n int, err error) {
+	pieces, cuts, start, end := c.out.pending()
 	if c.canTry() {
-		n, err := c.sock.Send(pieces, end && c.tcp, wait)
+		if len(cuts) > 0 {
+			n, err = c.sock.SendSegments(pieces, cuts, start, end, wait)
+		} else {
+			n, err = c.sock.Send(pieces, end, wait)
+		}
 		c.stats.sendCalls.Store(c.sock.SendCalls())
 		return n, err
 	}
@@ -166,12 +185,34 @@ func writeEach(w io.Writer, pieces [][]byte) (total int, err error) {
 	return total, nil
 }
 
-// refresh reads the EMSS again if enough octets have gone, or someone has turned
-// a knob. Only between batches: a batch is laid out for one EMSS.
+// refresh looks at what is for a whole batch, which is laid out for one EMSS: only
+// between batches. The EMSS is read again if enough octets have gone, or someone has
+// turned a knob.
 func (c *Conn) refresh() {
-	if c.framer.Len() == 0 && (c.gone >= c.every || c.knobs.Load() != c.seenKnobs) {
+	if c.Buffered() {
+		return
+	}
+	if c.gone >= c.every || c.knobs.Load() != c.seenKnobs {
 		c.readEMSS()
 	}
+	if c.out.cut.fill > 0 && c.out.cut.how != AlignOff && !c.found {
+		c.findSegment()
+	}
+}
+
+// findSegment finds out whether the next octet begins a TCP segment: it does if TCP
+// has sent all. After less than a segment that is likely, and not worth a system call.
+func (c *Conn) findSegment() {
+	c.found = true
+	cut := &c.out.cut
+	if cut.run > cut.emss {
+		n, err := c.sock.Unsent()
+		c.stats.sendCalls.Store(c.sock.SendCalls())
+		if err != nil || n > 0 {
+			return
+		}
+	}
+	cut.begin()
 }
 
 func (c *Conn) readEMSS() {
@@ -182,16 +223,11 @@ func (c *Conn) readEMSS() {
 			emss = n
 		}
 	}
-	align := Align(c.wishAlign.Load())
+	segment := emss
 	if n := int(c.fpduMax.Load()); n > 0 {
-		// Alignment is about the segments that TCP makes, whatever the bound.
-		c.framer.SetSegment(n, c.tcp && n <= emss && align.on(emss))
-		c.framer.setEMSS(emss)
-		emss = n
-	} else {
-		c.framer.SetSegment(emss, c.tcp && align.on(emss))
+		emss = n // alignment is about the segments that TCP makes, whatever this bound
 	}
-	c.framer.strict = c.framer.align && align == AlignStrict
+	c.out.setSegments(segment, c.align(segment, emss))
 	// A steady EMSS is asked for less and less often.
 	if emss == c.emss {
 		c.every = min(2*c.every, emssEveryMax)
@@ -200,4 +236,17 @@ func (c *Conn) readEMSS() {
 	}
 	c.emss, c.mulpdu, c.gone = emss, MULPDU(emss, c.params.SendMarkers), 0
 	c.stats.emss.Store(int64(emss))
+}
+
+// align is what is done for alignment with TCP segments of so many octets, and FPDUs
+// of at most so many.
+func (c *Conn) align(segment, fpdu int) Align {
+	a := Align(c.wishAlign.Load())
+	switch {
+	case !c.tcp || c.sock == nil || fpdu > segment:
+		return AlignOff
+	case a == AlignAuto && (segment > alignAutoMax || segment%4 != 0 || c.params.SendMarkers):
+		return AlignOff
+	}
+	return a
 }

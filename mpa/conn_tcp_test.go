@@ -85,7 +85,7 @@ func TestConnOverTCP(t *testing.T) {
 			if s := x.Stats(); s.Writes == 0 || s.OctetsSent != y.Stats().OctetsReceived || (runtime.GOOS == "linux" && tt.max == 0 && !tt.portable && s.EMSS < 10000) {
 				t.Errorf("Stats are %+v", s)
 			}
-			if y.in.large != nil || x.framer.small != nil || x.framer.large[0] != nil {
+			if len(y.in.mem) > smallRecvLen || x.out.batch.small != nil || x.out.batch.large[0] != nil {
 				t.Error("an idle Conn holds buffers")
 			}
 			if x.NetConn() != a {
@@ -230,19 +230,19 @@ func TestWaitWithinAnFPDU(t *testing.T) {
 		t.Skip("no reads without a buffer on this operating system")
 	}
 	f := Framer{CRC: true}
-	want := pattern(9000, 1)
+	want := pattern(MaxULPDU, 1)
 	frame, err := f.Append(nil, want)
 	if err != nil {
 		t.Fatal(err)
 	}
 	never := func(uint64, []byte) error { t.Error("half an FPDU was given"); return nil }
 	sent := 0
-	for _, upTo := range []int{1, 4000, 5000} {
+	for _, upTo := range []int{1, 4000, 5000, 20000, 40000} {
 		if _, err := a.Write(frame[sent:upTo]); err != nil {
 			t.Fatal(err)
 		}
 		sent = upTo
-		for y.in.wr < sent {
+		for y.in.len() < sent {
 			if err := y.Receive(never); err != nil {
 				t.Fatal(err)
 			}
@@ -252,8 +252,8 @@ func TestWaitWithinAnFPDU(t *testing.T) {
 			t.Fatalf("waiting for the rest: %v", err)
 		}
 		_ = y.SetReadDeadline(time.Time{})
-		if small := sent <= smallRecvLen; (y.in.large == nil) != small {
-			t.Errorf("after %d octets the large buffer is kept: %t", sent, small)
+		if held := len(y.in.mem); held > max(2*sent, smallRecvLen) {
+			t.Errorf("after %d octets of an FPDU %d are held", sent, held)
 		}
 	}
 	if _, err := a.Write(frame[sent:]); err != nil {
@@ -262,7 +262,7 @@ func TestWaitWithinAnFPDU(t *testing.T) {
 	if got := collect(t, y, 1); !bytes.Equal(got[0], want) {
 		t.Error("the ULPDU was changed")
 	}
-	if y.in.large != nil || y.in.small != nil {
+	if y.in.mem != nil {
 		t.Error("an idle Conn holds buffers")
 	}
 }
@@ -294,7 +294,7 @@ func TestTryReceive(t *testing.T) {
 		}
 	}
 	poll(false)
-	if y.in.large != nil {
+	if y.in.mem != nil {
 		t.Error("an idle Conn holds a buffer")
 	}
 	write(frame[:10])

@@ -100,7 +100,7 @@ func TestConnOverMemory(t *testing.T) {
 				if (s.MarkersSent > 0) != tt.markers || s.EMSS != DefaultEMSS {
 					t.Errorf("Stats are %+v", s)
 				}
-				if y.in.buf != nil || y.in.large != nil || x.framer.small != nil {
+				if y.in.mem != nil || x.out.batch.small != nil {
 					t.Error("an idle Conn holds buffers")
 				}
 			})
@@ -374,7 +374,7 @@ func TestFPDUMax(t *testing.T) {
 	}
 	x.SetFPDUMax(0)
 	x.SetAlign(AlignSegments)
-	if n := x.MULPDU(); n != MULPDU(DefaultEMSS, true) || x.framer.align {
-		t.Errorf("MULPDU = %d, aligned %t on a conn that is not TCP", n, x.framer.align)
+	if n := x.MULPDU(); n != MULPDU(DefaultEMSS, true) || x.out.cut.how != AlignOff {
+		t.Errorf("MULPDU = %d, aligned %t on a conn that is not TCP", n, x.out.cut.how != AlignOff)
 	}
 }

@@ -12,6 +12,6 @@ func updateCRC(crc uint32, b []byte) uint32 { return crc32c.Update(crc, b) }
 // pass.
 func copyCRC(b []byte, crc uint32, p []byte) uint32 { return crc32c.Copy(crc, b, p) }
 
-// wordsCRC is the CRC32c of 16 octets that are also at hand as two words, least
-// significant octet first.
-func wordsCRC(p *[16]byte, a, b uint64) uint32 { return crc32c.Words(0, p, a, b) }
+// wordsCRC adds 16 octets that are also at hand as two words, least significant octet
+// first, to a CRC32c.
+func wordsCRC(crc uint32, p *[16]byte, a, b uint64) uint32 { return crc32c.Words(crc, p, a, b) }

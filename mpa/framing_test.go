@@ -235,8 +235,9 @@ func TestULPDUSizes(t *testing.T) {
 		if b, err := f.Append([]byte("x"), make([]byte, n)); !errors.As(err, &se) || se.Len != n || string(b) != "x" {
 			t.Errorf("Append of %d octets: %q, %v", n, b, err)
 		}
-		if err := f.Add(nil, [][]byte{make([]byte, n)}, true); !errors.As(err, &se) || se.Error() == "" || f.Len() != 0 {
-			t.Errorf("Add of %d octets: %v", n, err)
+		s := newSender(false, true, 0, AlignOff)
+		if err := s.add(nil, [][]byte{make([]byte, n)}, true); !errors.As(err, &se) || se.Error() == "" || s.batch.left != 0 {
+			t.Errorf("add of %d octets: %v", n, err)
 		}
 	}
 	if f.Position() != 0 {
@@ -247,7 +248,8 @@ func TestULPDUSizes(t *testing.T) {
 		for _, n := range []int{0, MaxULPDU, MaxULPDU + 1, 65474, 65535} {
 			f := Framer{Markers: markers, CRC: true}
 			want := pattern(n, 1)
-			wire := f.frame(nil, nil, [][]byte{want}, n)
+			wire := make([]byte, f.len(n))
+			f.encode(wire, nil, [][]byte{want}, n, nil)
 			d := Deframer{Markers: markers, CRC: true}
 			if u, used, _, err := d.Next(bytes.Clone(wire)); err != nil || u == nil || used != len(wire) || !bytes.Equal(u, want) {
 				t.Errorf("%d octets, markers %t: %v", n, markers, err)
@@ -294,8 +296,9 @@ func TestCRC(t *testing.T) {
 	if crc := updateCRC(0, []byte("123456789")); crc != 0xe3069283 {
 		t.Errorf("CRC32c of 123456789 is %08x", crc)
 	}
-	if b := (&Framer{CRC: true}).appendCRC(nil, make([]byte, 32)); !bytes.Equal(b, []byte{0xaa, 0x36, 0x91, 0x8a}) {
-		t.Errorf("32 zero octets give %x", b)
+	w := fpduWriter{to: make([]byte, 36), at: 32, next: 512, sum: updateCRC(0, make([]byte, 32))}
+	if w.end(2); !bytes.Equal(w.to[32:], []byte{0xaa, 0x36, 0x91, 0x8a}) {
+		t.Errorf("32 zero octets give %x", w.to[32:])
 	}
 	if crc := updateCRC(updateCRC(0, []byte("1234")), []byte("56789")); crc != 0xe3069283 {
 		t.Errorf("in two parts: %08x", crc)

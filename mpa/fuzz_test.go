@@ -118,19 +118,18 @@ func FuzzRoundTrip(f *testing.F) {
 		step = max(step, size/64) // a ULPDU in too many steps takes long and shows nothing more
 		u := pattern(int(size), int(count))
 		pos := uint64(word) * 4
-		fr := Framer{Markers: markers, CRC: true}
-		fr.SetPosition(pos)
-		fr.SetSegment(int(step), step&1 != 0)
+		fr := newSender(markers, true, int(step), Align(step%4))
+		fr.framer.SetPosition(pos)
 		var want []byte
 		n := int(count)%4 + 1
 		for i := range n {
 			cut := (len(u) * i) / n
-			if err := fr.Add(u[:cut], [][]byte{u[cut:]}, stable); err != nil {
+			if err := fr.add(u[:cut], [][]byte{u[cut:]}, stable); err != nil {
 				t.Fatal(err)
 			}
 			want = append(want, refFrame(pos+uint64(len(want)), u, markers)...)
 		}
-		got, _ := drain(&fr, int(step)+1)
+		got, _ := drain(fr, int(step)+1)
 		if !bytes.Equal(got, want) {
 			t.Fatalf("%x\nwant %x", got, want)
 		}

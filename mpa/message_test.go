@@ -16,6 +16,8 @@ type message struct {
 	piece  [1][]byte
 }
 
+func (m *message) Rest() uint64 { return uint64(len(m.header) + len(m.left)) }
+
 func (m *message) Next(mulpdu int) ([]byte, [][]byte, bool) {
 	m.asked = append(m.asked, mulpdu)
 	n := min(mulpdu-len(m.header), len(m.left))

@@ -28,15 +28,16 @@ func TestFramesOfEveryPath(t *testing.T) {
 					if err != nil || !bytes.Equal(appended, want) {
 						t.Fatalf("%s: appended other octets, %v", what, err)
 					}
-					f.SetPosition(512 * 3)
-					if err := f.Add(header, pieces, stable); err != nil {
+					s := newSender(markers, true, 0, AlignOff)
+					s.framer.SetPosition(512 * 3)
+					if err := s.add(header, pieces, stable); err != nil {
 						t.Fatal(what, err)
 					}
-					batch, _ := f.Pending()
+					batch, _, _, _ := s.pending()
 					if !bytes.Equal(slices.Concat(batch...), want) {
 						t.Fatalf("%s: the batch has other octets", what)
 					}
-					f.Advance(f.Len())
+					s.advance(s.batch.left)
 				}
 			}
 		}

@@ -37,10 +37,11 @@ type queuedSegment struct {
 
 var _ ddp.LLP = (*memLLP)(nil)
 
-func (l *memLLP) MULPDU() int    { return l.mulpdu }
-func (l *memLLP) MaySend() bool  { return !l.held }
-func (l *memLLP) Full() bool     { return len(l.batch) >= l.limit }
-func (l *memLLP) Buffered() bool { return len(l.batch) > 0 }
+func (l *memLLP) MULPDU() int          { return l.mulpdu }
+func (l *memLLP) MaySend() bool        { return !l.held }
+func (l *memLLP) NextULPDU(uint64) int { return l.mulpdu }
+func (l *memLLP) Full() bool           { return len(l.batch) >= l.limit }
+func (l *memLLP) Buffered() bool       { return len(l.batch) > 0 }
 
 func (l *memLLP) Queue(header []byte, payload [][]byte, stable bool) error {
 	if l.refuse != nil {

@@ -178,7 +178,8 @@ func (s *Stream) messageQueued() {
 // whose rights it checks again: the octets are copied into the batch under the
 // region's read lock, because the ULP may change them meanwhile.
 func (s *Stream) responseSegment(llp ddp.LLP) (last bool, err error) {
-	t, mulpdu := &s.send, llp.MULPDU()
+	t := &s.send
+	mulpdu := llp.NextULPDU(t.out.Rest())
 	left := t.out.Remaining()
 	if t.out.EndsWith(mulpdu) {
 		// The slot must be free before the peer can have the whole Response, or

@@ -21,12 +21,16 @@ const maxIovec = 1024
 type sender struct {
 	few   [4]unix.Iovec
 	msg   unix.Msghdr
+	many  *manyHeaders // in place of msg
 	flags int
 	wait  bool
 	n     int
 	calls uint64
 	err   error
 	try   func(fd uintptr) bool
+
+	tryMany func(fd uintptr) bool
+	unsent  unsentProbe
 }
 
 // SendCalls is the number of system calls that Send has made, those that took
@@ -36,7 +40,10 @@ func (s *sender) SendCalls() uint64 { return s.calls }
 // iovPool lends long lists of pieces: 16 KiB are too much for a conn to keep.
 var iovPool = sync.Pool{New: func() any { return new([maxIovec]unix.Iovec) }}
 
-func (s *sender) init() { s.try = s.sendmsg }
+func (s *sender) init() {
+	s.try, s.tryMany = s.sendmsg, s.sendmmsg
+	s.unsent.ask = s.unsent.ioctl
+}
 
 // Send writes bufs with one system call, as far as the socket's buffer has
 // room, and gives the count of octets taken. With wait false a full socket
@@ -90,6 +97,123 @@ func fill(list []unix.Iovec, bufs [][]byte) (count int, whole bool) {
 		count++
 	}
 	return count, true
+}
+
+// maxHeaders is how many segments go with one system call.
+const maxHeaders = 64
+
+// manyHeaders is what one sendmmsg needs.
+type manyHeaders struct {
+	iov   [maxIovec]unix.Iovec
+	msgs  [maxHeaders]mmsghdr
+	count int
+}
+
+// mmsghdr is struct mmsghdr.
+type mmsghdr struct {
+	hdr unix.Msghdr
+	n   uint32
+	_   [unsafe.Sizeof(uintptr(0)) - 4]byte
+}
+
+var manyPool = sync.Pool{New: func() any { return new(manyHeaders) }}
+
+// SendSegments is [Socket.Send] where segments are to end within bufs too: behind
+// bufs[cut-start-1] for each of cuts, which rise. It may take fewer octets than there
+// is room for.
+func (s *Socket) SendSegments(bufs [][]byte, cuts []int, start int, end, wait bool) (int, error) {
+	m := manyPool.Get().(*manyHeaders)
+	m.fill(bufs, cuts, start, end)
+	s.many, s.wait, s.n, s.err = m, wait, 0, nil
+	err := s.rc.Write(s.tryMany)
+	s.many = nil
+	clear(m.iov[:]) // the pieces are the caller's: do not keep them alive
+	manyPool.Put(m)
+	if err == nil {
+		err = s.err
+	}
+	return s.n, err
+}
+
+// fill makes a header of each run of pieces that ends a segment.
+func (m *manyHeaders) fill(bufs [][]byte, cuts []int, start int, end bool) {
+	m.count = 0
+	from, used := 0, 0
+	for m.count < maxHeaders && from < len(bufs) {
+		to, eor := len(bufs), end
+		if m.count < len(cuts) {
+			to, eor = cuts[m.count]-start, true
+		}
+		list := m.iov[used:]
+		n, whole := fill(list, bufs[from:to])
+		if n == 0 {
+			break
+		}
+		h := &m.msgs[m.count]
+		h.hdr.Iov, h.hdr.Flags = &list[0], 0
+		h.hdr.SetIovlen(n)
+		if eor && whole {
+			h.hdr.Flags = unix.MSG_EOR // sendmmsg looks at this one flag here
+		}
+		m.count++
+		used += n
+		from = to
+		if !whole {
+			break
+		}
+	}
+}
+
+func (s *sender) sendmmsg(fd uintptr) bool {
+	released()
+	m := s.many
+	for {
+		s.calls++
+		n, _, errno := unix.RawSyscall6(unix.SYS_SENDMMSG, fd, uintptr(unsafe.Pointer(&m.msgs[0])), uintptr(m.count), unix.MSG_NOSIGNAL, 0, 0)
+		switch errno {
+		case 0:
+			for i := range int(n) {
+				s.n += int(m.msgs[i].n)
+			}
+			return true
+		case unix.EINTR:
+		case unix.EAGAIN:
+			return !s.wait
+		default:
+			s.err = errno
+			return true
+		}
+	}
+}
+
+// unsentProbe asks how much TCP has not sent yet.
+type unsentProbe struct {
+	n   int
+	err error
+	ask func(fd uintptr)
+}
+
+// siocOutqNSD is SIOCOUTQNSD of linux/sockios.h.
+const siocOutqNSD = 0x894b
+
+func (p *unsentProbe) ioctl(fd uintptr) {
+	var n int32
+	_, _, errno := unix.RawSyscall(unix.SYS_IOCTL, fd, siocOutqNSD, uintptr(unsafe.Pointer(&n)))
+	p.n, p.err = int(n), nil
+	if errno != 0 {
+		p.err = errno
+	}
+}
+
+// Unsent returns how many octets TCP has taken and not sent even once: with none
+// the next octet begins a segment. It counts as a system call of Send, and belongs
+// to the same goroutine.
+func (s *Socket) Unsent() (int, error) {
+	s.calls++
+	if err := s.rc.Control(s.unsent.ask); err != nil {
+		return 0, err
+	}
+	return s.unsent.n, s.unsent.err
 }
 
 func (s *sender) sendmsg(fd uintptr) bool {

@@ -17,6 +17,14 @@ func (*Socket) Send([][]byte, bool, bool) (int, error) {
 	return 0, &UnsupportedError{Feature: "a gather write that ends a segment"}
 }
 
+// SendSegments is not offered here.
+func (*Socket) SendSegments([][]byte, []int, int, bool, bool) (int, error) {
+	return 0, &UnsupportedError{Feature: "a gather write that ends segments"}
+}
+
+// Unsent is not offered here.
+func (*Socket) Unsent() (int, error) { return 0, &UnsupportedError{Feature: "SIOCOUTQNSD"} }
+
 type mssProbe struct{}
 
 func (*mssProbe) init() {}

@@ -25,7 +25,7 @@ var kitMutants = []mutant{
 	{name: "kit-crc-of-any-value-checked", ids: "MPA-4.1-06", file: "mpa/deframer.go", old: "\tif d.CRC {\n", new: "\tif d.CRC || binary.LittleEndian.Uint32(b[len(b)-crcLen:]) != 0 {\n"},
 	{name: "kit-marker-error-as-crc-error", ids: "MPA-8-03, MPA-8-04", file: "mpa/deframer.go", old: "return d.fail(protocol.MPAMarker, \"RFC 5044 section 4.3\",", new: "return d.fail(protocol.MPACRC, \"RFC 5044 section 4.3\","},
 	{name: "kit-idle-ends", ids: "MPA-7.1.2-26, DDP-6.2-01", file: "conn.go", old: "\tgo c.receiveLoop()\n", new: "\t_ = c.nc.SetReadDeadline(time.Now().Add(time.Second / 5))\n\tgo c.receiveLoop()\n"},
-	{name: "kit-fin-not-seen", ids: "MPA-7.2-01, DDP-6.2.1-05, DDP-6.2.1-01", file: "mpa/conn_recv.go", old: "\t\tif c.in.wr > c.in.rd {\n", new: "\t\tselect {}\n\t\tif c.in.wr > c.in.rd {\n"},
+	{name: "kit-fin-not-seen", ids: "MPA-7.2-01, DDP-6.2.1-05, DDP-6.2.1-01", file: "mpa/conn_recv.go", old: "\t\tif c.in.len() > 0 {\n", new: "\t\tselect {}\n\t\tif c.in.len() > 0 {\n"},
 
 	// messages
 	{name: "kit-last-octet-not-placed", ids: "DDP-5.3-01, MPA-4.1-02, RDMAP-5.3-04", file: "ddp/gather.go", old: "\tif off < g.start {", new: "\tif n := len(data); n > 0 && n != 18 {\n\t\tdata = data[:n-1]\n\t}\n\tif off < g.start {"},

@@ -1,0 +1,117 @@
+package mpa
+
+import (
+	"slices"
+	"testing"
+)
+
+// Segments end before an FPDU that does not fit; FPDUs of exactly a segment and
+// several that share one need no end.
+//
+// Shows: MPA-5.1-03, MPA-5.1-04
+func TestSegmentEnds(t *testing.T) {
+	for _, tt := range []struct {
+		fpdus []int // octets
+		step  int   // of what TCP takes
+		ends  []int
+	}{
+		{[]int{1000, 1000, 1000}, 1 << 20, []int{1000, 2000, 3000}},
+		{[]int{500, 500, 460}, 1 << 20, []int{1460}},
+		{[]int{1460, 1460, 1460}, 1 << 20, []int{4380}},
+		{[]int{1460, 1460, 300, 1460, 100, 100}, 1 << 20, []int{3220, 4880}},
+		{[]int{300, 1460, 300}, 1 << 20, []int{300, 2060}},
+		{[]int{100, 100, 1300, 160}, 1 << 20, []int{200, 1660}},
+		{[]int{1460, 1460, 300, 1460, 100, 100}, 999, []int{3220, 4880}},
+		{[]int{1460, 1460, 300, 1460, 100, 100}, 1, []int{3220, 4880}},
+		{[]int{4000, 100, 400, 1460}, 1 << 20, []int{4100, 4500, 5960}},
+	} {
+		f := newSender(false, false, 1460, AlignSegments)
+		for _, n := range tt.fpdus {
+			if err := f.add(nil, [][]byte{make([]byte, n-6)}, true); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if _, ends := drain(f, tt.step); !slices.Equal(ends, tt.ends) {
+			t.Errorf("FPDUs of %v in steps of %d: segments end at %v, want %v", tt.fpdus, tt.step, ends, tt.ends)
+		}
+	}
+}
+
+// The counter tells which FPDUs TCP leaves whole when it cuts every segment's
+// worth, and AlignStrict ends the segment behind each.
+func TestAlignedCounter(t *testing.T) {
+	for _, tt := range []struct {
+		how   Align
+		fpdus []int
+		whole uint64
+		ends  []int
+	}{
+		{AlignOff, []int{1000, 1000, 460}, 2, nil},
+		{AlignOff, []int{1000, 460, 1460}, 3, nil},
+		{AlignAuto, []int{1000, 1000, 460}, 2, nil},
+		{AlignSegments, []int{1000, 1000, 460}, 3, []int{1000, 2460}},
+		{AlignStrict, []int{1000, 400, 1460}, 3, []int{1000, 1400, 2860}},
+	} {
+		f := newSender(false, false, 1460, tt.how)
+		for _, n := range tt.fpdus {
+			if err := f.add(nil, [][]byte{make([]byte, n-6)}, true); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if f.cut.aligned != tt.whole {
+			t.Errorf("Align %d, FPDUs of %v: %d are whole, want %d", tt.how, tt.fpdus, f.cut.aligned, tt.whole)
+		}
+		if _, ends := drain(f, 1<<20); !slices.Equal(ends, tt.ends) {
+			t.Errorf("Align %d, FPDUs of %v: segments end at %v, want %v", tt.how, tt.fpdus, ends, tt.ends)
+		}
+	}
+}
+
+// How long the next ULPDU of a message should be, so that FPDUs end where segments
+// do: within a long message under AlignAuto, and in any that does not fit under
+// AlignSegments. (An FPDU is 6 octets longer than a ULPDU here.)
+//
+// Shows: MPA-5.1-03
+func TestNextULPDU(t *testing.T) {
+	const emss, mulpdu = 1460, 1454
+	for _, tt := range []struct {
+		why  string
+		how  Align
+		fill int
+		rest uint64
+		want int
+	}{
+		{"a segment begins", AlignAuto, 0, 1 << 20, mulpdu},
+		{"a long message fills the segment", AlignAuto, 1000, 1 << 20, 454},
+		{"a short one does not care", AlignAuto, 1000, fitSegments*emss - 1, mulpdu},
+		{"little room: end with the next segment", AlignAuto, 1400, 1 << 20, 754},
+		{"and there", AlignAuto, 700, 1 << 20, 754},
+		{"nothing is done", AlignOff, 1000, 1 << 20, mulpdu},
+		{"each has its segment", AlignStrict, 1000, 1 << 20, mulpdu},
+		{"does not fit: fill the segment", AlignSegments, 1000, 1000, 454},
+		{"fits", AlignSegments, 1000, 454, mulpdu},
+		{"too short to be cut", AlignSegments, 1400, 128, mulpdu},
+		{"too little room to be used", AlignSegments, 1400, 1000, mulpdu},
+	} {
+		s := segments{emss: emss, how: tt.how, fill: tt.fill}
+		if got := s.ulpdu(mulpdu, tt.rest); got != tt.want {
+			t.Errorf("%s: %d octets, want %d", tt.why, got, tt.want)
+		}
+	}
+	// Wherever a long message begins, it is aligned from the third FPDU on at the latest.
+	for _, emss := range []int{536, 1448, 1460, 8948, 16384} {
+		for fill := 0; fill < emss; fill += 4 {
+			s := segments{emss: emss, how: AlignAuto, fill: fill}
+			for range 2 {
+				n := s.ulpdu(MULPDU(emss, false), 1<<20)
+				if n < minFit || n > MULPDU(emss, false) {
+					t.Fatalf("EMSS %d, from %d: a ULPDU of %d octets", emss, fill, n)
+				}
+				s.passed(FPDULen(n))
+			}
+			if s.fill != 0 {
+				t.Fatalf("EMSS %d: a message that begins at %d is at %d after two FPDUs", emss, fill, s.fill)
+			}
+		}
+	}
+}

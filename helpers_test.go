@@ -107,7 +107,7 @@ func netPair(t testing.TB, kind string) (a, b net.Conn) {
 		return pipe(nil)
 	case "TLS":
 		x, y := netPair(t, "tcp")
-		return tls.Client(x, clientTLS), tls.Server(y, serverTLS(t))
+		return tls.Client(iwarp.BelowTLS(x), clientTLS), tls.Server(iwarp.BelowTLS(y), serverTLS(t))
 	}
 	address := "127.0.0.1:0"
 	if kind == "unix" {

@@ -27,6 +27,7 @@ type Conn struct {
 	nc     net.Conn
 	sock   *tcpsock.Socket // nil if nc is not a socket of the kernel
 	tcp    bool
+	below  *belowTLS // nil if nc is not TLS on a conn of BelowTLS
 	params Params
 
 	// send side
@@ -81,6 +82,7 @@ func NewConn(nc net.Conn, p Params, o *Options) *Conn {
 	case *net.UnixConn:
 		c.sock, _ = tcpsock.NewSocket(s)
 	}
+	c.below = findBelowTLS(nc)
 	c.readEMSS()
 	return c
 }

@@ -37,8 +37,8 @@ func (r *receiver) init(m *memory) { r.pool, r.try = m, r.tryRead }
 // which returns it; the next call goes on behind that ULPDU.
 //
 // Between two FPDUs, the peer's FIN gives [io.EOF]. All other errors of the
-// connection are *protocol.Error: MPAConnectionLost for a FIN inside an FPDU and
-// for any other end; MPACRC or MPAMarker for input that cannot be trusted. After
+// connection are *protocol.Error: MPAConnectionLost for a FIN inside an FPDU, for
+// one that TLS has not announced (see [BelowTLS]) and for any other end; MPACRC or MPAMarker for input that cannot be trusted. After
 // these two no ULPDU is given any more, TCP stays open and the other direction
 // usable, and every later call reads and discards until the peer closes
 // (https://www.rfc-editor.org/rfc/rfc5044#section-8). A passed read deadline is
@@ -136,6 +136,9 @@ func (c *Conn) fill() error {
 	if err == nil || errors.Is(err, io.EOF) {
 		if c.in.len() > 0 {
 			return connError("FIN inside an FPDU", io.ErrUnexpectedEOF)
+		}
+		if c.below.cut() {
+			return connError("FIN without the close_notify of TLS", io.ErrUnexpectedEOF)
 		}
 		return io.EOF
 	}

@@ -66,13 +66,13 @@ With --json every line is an object; "event" says which:
             fpdus_aligned (share of the FPDUs sent that lie whole in one TCP segment, both ends), samples
             gb_per_s (1e9 octets), gb_per_s_min, gb_per_s_max, messages_per_s,
             cpu_s_per_gb (both ends), allocs_per_op (both ends), syscalls_per_gb (reads and writes, both ends)
-            with --lat instead: min_ns, median_ns, p99_ns, p999_ns, max_ns, allocs_per_op, histogram: a list of
-            {below_ns, count}
+            with --lat instead: min_ns, median_ns, p99_ns, p999_ns, max_ns, cpu_ns (processor time of both ends for what
+            the others are the time of), allocs_per_op, histogram: a list of {below_ns, count}
             with --net also: net, an object with mtu, offloads, steering, retransmissions (TCP segments sent again in the
             samples that count), void_samples (taken again, since segments were)
             with --baseline also: ratio (median of the rounds' ratios, below 1 is slower for bandwidth, above 1
             for latency), ratio_min, ratio_max, cpu_ratio, syscall_ratio, and baseline: an object with
-            gb_per_s, cpu_s_per_gb, syscalls_per_gb, or median_ns
+            gb_per_s, cpu_s_per_gb, syscalls_per_gb, or median_ns, p99_ns, p999_ns, cpu_ns
             rounds: a list of {gb_per_s or median_ns, baseline (the same of the baseline), ratio}
 
   listening address (with --serve)

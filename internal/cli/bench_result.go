@@ -18,6 +18,9 @@ type figures struct {
 	CPU    float64 `json:"cpu_s_per_gb,omitempty"`
 	Calls  float64 `json:"syscalls_per_gb,omitempty"`
 	Median float64 `json:"median_ns,omitempty"`
+	P99    float64 `json:"p99_ns,omitempty"`
+	P999   float64 `json:"p999_ns,omitempty"`
+	CPUOp  float64 `json:"cpu_ns,omitempty"` // of both ends, for what Median is the time of
 }
 
 // roundFigures are those of a round.
@@ -91,8 +94,10 @@ func (r *benchResult) operations(count uint64) float64 {
 func (r *benchResult) figuresOf(count uint64, o *outcome) figures {
 	gb := r.operations(count) * float64(r.Size) / 1e9
 	if r.Lat {
-		ways := r.ways()
-		return figures{Median: float64(quantile(slices.Sorted(slices.Values(o.times)), 0.5)) / float64(ways)}
+		ways := float64(r.ways())
+		times := slices.Sorted(slices.Values(o.times))
+		at := func(q float64) float64 { return float64(quantile(times, q)) / ways }
+		return figures{Median: at(0.5), P99: at(0.99), P999: at(0.999), CPUOp: float64(o.usage.CPU) / r.operations(count) / ways}
 	}
 	return figures{
 		GBps: gb / o.took.Seconds(), CPU: o.usage.CPU.Seconds() / gb, Calls: float64(o.usage.Calls) / gb,
@@ -120,6 +125,9 @@ func medians(rounds []roundFigures, of func(*roundFigures) *figures) figures {
 		CPU:    median(collect(rounds, func(f *roundFigures) float64 { return of(f).CPU })),
 		Calls:  median(collect(rounds, func(f *roundFigures) float64 { return of(f).Calls })),
 		Median: median(collect(rounds, func(f *roundFigures) float64 { return of(f).Median })),
+		P99:    median(collect(rounds, func(f *roundFigures) float64 { return of(f).P99 })),
+		P999:   median(collect(rounds, func(f *roundFigures) float64 { return of(f).P999 })),
+		CPUOp:  median(collect(rounds, func(f *roundFigures) float64 { return of(f).CPUOp })),
 	}
 }
 
@@ -193,6 +201,7 @@ func (r *benchResult) MarshalJSON() ([]byte, error) {
 		P99       int64    `json:"p99_ns"`
 		P999      int64    `json:"p999_ns"`
 		Max       int64    `json:"max_ns"`
+		CPU       float64  `json:"cpu_ns"`
 		Histogram []bucket `json:"histogram"`
 	}
 	type bandwidth struct {
@@ -243,7 +252,7 @@ func (r *benchResult) MarshalJSON() ([]byte, error) {
 	if r.Lat {
 		e.latency = &latency{
 			Min: quantile(r.times, 0), Median: quantile(r.times, 0.5), P99: quantile(r.times, 0.99), P999: quantile(r.times, 0.999),
-			Max: quantile(r.times, 1), Histogram: r.histogram(),
+			Max: quantile(r.times, 1), CPU: r.ours.CPUOp, Histogram: r.histogram(),
 		}
 	} else {
 		all := collect(r.rounds, func(f *roundFigures) float64 { return f.GBps })
@@ -303,10 +312,11 @@ func (r *benchResult) latencyText(b *strings.Builder) {
 	us := func(q float64) string {
 		return fmt.Sprintf("%.2f", float64(quantile(r.times, q))/float64(time.Microsecond))
 	}
-	fmt.Fprintf(b, "%s: %s in us: min %s, median %s, 99 %% %s, 99.9 %% %s, max %s; %.2f allocations an operation\n",
-		amountShort(r.Size), what, us(0), us(0.5), us(0.99), us(0.999), us(1), median(r.allocs))
+	fmt.Fprintf(b, "%s: %s in us: min %s, median %s, 99 %% %s, 99.9 %% %s, max %s; processor time %.2f; %.2f allocations an operation\n",
+		amountShort(r.Size), what, us(0), us(0.5), us(0.99), us(0.999), us(1), r.ours.CPUOp/1e3, median(r.allocs))
 	if r.baseline {
-		fmt.Fprintf(b, "plain TCP: median %.2f; ratio %.3f (%.3f..%.3f)\n", r.base.Median/1e3, r.ratio, r.minimum, r.most)
+		fmt.Fprintf(b, "plain TCP: median %.2f, 99 %% %.2f, 99.9 %% %.2f, processor time %.2f; ratio %.3f (%.3f..%.3f)\n",
+			r.base.Median/1e3, r.base.P99/1e3, r.base.P999/1e3, r.base.CPUOp/1e3, r.ratio, r.minimum, r.most)
 	}
 	list := r.histogram()
 	most := 0

@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -119,43 +120,52 @@ func processorMask(n int) string {
 	return fmt.Sprintf("%x", 1<<(n%32)) + strings.Repeat(",00000000", n/32)
 }
 
-// Retransmissions returns how many TCP segments the two hosts have sent again since the pair was made.
-func (p *Pair) Retransmissions() (sum uint64, err error) {
+// Retransmissions returns how many TCP segments the two hosts have sent again since the pair was made, because they
+// were lost or reordered. Loss probes are not counted: a sender makes one when an acknowledgement is late, which on
+// this network means that the receiver's processor was busy.
+func (p *Pair) Retransmissions() (uint64, error) {
+	var again, probes uint64
 	for _, h := range []*Host{p.A, p.B} {
 		if err := h.Do(func() error {
-			b, err := os.ReadFile("/proc/thread-self/net/snmp")
-			if err != nil {
-				return err
+			for _, c := range []struct {
+				file, line, name string
+				sum              *uint64
+			}{{"snmp", "Tcp:", "RetransSegs", &again}, {"netstat", "TcpExt:", "TCPLossProbes", &probes}} {
+				b, err := os.ReadFile("/proc/thread-self/net/" + c.file)
+				if err != nil {
+					return err
+				}
+				n, err := counter(b, c.line, c.name)
+				if err != nil {
+					return err
+				}
+				*c.sum += n
 			}
-			n, err := retransmissions(b)
-			sum += n
-			return err
+			return nil
 		}); err != nil {
 			return 0, err
 		}
 	}
-	return sum, nil
+	return again - min(again, probes), nil // a probe can be a segment that was not sent before
 }
 
-// retransmissions looks for RetransSegs in the two lines "Tcp:" of /proc/net/snmp, which have names and values.
-func retransmissions(snmp []byte) (uint64, error) {
+// counter looks for a counter in the two lines of a name of /proc/net/snmp or netstat, which have names and values.
+func counter(table []byte, line, name string) (uint64, error) {
 	var names []string
-	for line := range strings.Lines(string(snmp)) {
-		f := strings.Fields(line)
-		if len(f) == 0 || f[0] != "Tcp:" {
+	for text := range strings.Lines(string(table)) {
+		f := strings.Fields(text)
+		if len(f) == 0 || f[0] != line {
 			continue
 		}
 		if names == nil {
 			names = f
 			continue
 		}
-		for i, name := range names {
-			if name == "RetransSegs" && i < len(f) {
-				return strconv.ParseUint(f[i], 10, 64)
-			}
+		if i := slices.Index(names, name); i >= 0 && i < len(f) {
+			return strconv.ParseUint(f[i], 10, 64)
 		}
 	}
-	return 0, errors.New("/proc/net/snmp has no RetransSegs")
+	return 0, fmt.Errorf("the kernel counts no %s %s", line, name)
 }
 
 // space is a network namespace, which lives as long as the file is open or something is in it.

@@ -16,17 +16,17 @@ func TestNoProgram(t *testing.T) {
 	}
 }
 
-func TestRetransmissions(t *testing.T) {
+func TestCounter(t *testing.T) {
 	for in, want := range map[string]uint64{
 		"Ip: A\nIp: 1\nTcp: RtoMax InSegs RetransSegs\nTcp: -1 5 77\n": 77,
-		"Tcp: RetransSegs\nTcp: 0\n":                                   0,
+		"TcpExt: RetransSegs\nTcpExt: 1\nTcp: RetransSegs\nTcp: 0\n":   0,
 	} {
-		if n, err := retransmissions([]byte(in)); n != want || err != nil {
+		if n, err := counter([]byte(in), "Tcp:", "RetransSegs"); n != want || err != nil {
 			t.Errorf("%q: %d, %v", in, n, err)
 		}
 	}
 	for _, in := range []string{"", "Tcp: RetransSegs\n", "Tcp: A RetransSegs\nTcp: 1\n", "Tcp: RetransSegs\nTcp: x\n"} {
-		if _, err := retransmissions([]byte(in)); err == nil {
+		if _, err := counter([]byte(in), "Tcp:", "RetransSegs"); err == nil {
 			t.Errorf("%q: no error", in)
 		}
 	}

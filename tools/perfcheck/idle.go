@@ -68,7 +68,7 @@ func resident() int {
 // idle measures what connections cost on which nothing happens any more: each has
 // carried a Send there and back.
 func (c *checker) idle(ctx context.Context) error {
-	if !strings.Contains("idle connections", c.only) {
+	if !c.wants("idle connections") {
 		return nil
 	}
 	exe, err := os.Executable()
@@ -132,8 +132,14 @@ func (c *checker) idle(ctx context.Context) error {
 	if failed != nil {
 		return failed
 	}
-	c.judge(fmt.Sprintf("%d idle connections: KiB each, dialing end", idleConns), float64(resident()-here)/idleConns/1024, nil, 32, 16, true)
-	c.judge(fmt.Sprintf("%d idle connections: KiB each, accepting end", idleConns), float64(other()-there)/idleConns/1024, nil, 32, 16, true)
+	c.table("idle connections", "KiB each", "gate", "aim", "")
+	for _, end := range []struct {
+		name   string
+		octets int
+	}{{"dialing end", resident() - here}, {"accepting end", other() - there}} {
+		name, each, want := fmt.Sprintf("%d idle connections, %s", idleConns, end.name), float64(end.octets)/idleConns/1024, mark{32, 16, true}
+		c.cells(name, fmt.Sprintf("%.3g", each), number(want.gate), number(want.aim), c.judge(name+": KiB each", each, nil, want))
+	}
 	for _, conn := range conns {
 		go conn.Abort()
 	}

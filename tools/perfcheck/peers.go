@@ -7,93 +7,110 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
 )
 
-// A peer is another stack that does RDMA Writes over TCP.
+// A peer is another program that moves octets over TCP, which ours is compared with.
 type peer struct {
-	name string
+	name  string
+	at    *place
+	words string   // what is said of our Writes
+	args  []string // and of "iwarp bench"
+	sizes []int
 	// prepare says why the peer cannot be run, if so.
 	prepare func(ctx context.Context, c *checker) error
-	// run gives GB/s (1e9 octets).
-	run func(ctx context.Context, c *checker, size int) (float64, error)
-	// gate and aim by size: how many times the peer's our rate must be.
-	want map[int][2]float64
+	// run returns GB/s (1e9 octets).
+	run func(ctx context.Context, c *checker, at *place, size int) (float64, error)
+	// want is, by size, how many times the peer's our rate must be.
+	want map[int]mark
 }
 
-// peerSizes are measured in this order.
-var peerSizes = []int{1 << 20, 64 << 10, 4 << 10}
-
-// peerRounds is how many rounds there are with each peer and size; ours and the
-// peer's are in turn.
+// peerRounds is the most rounds that there are with each peer and size; ours and the peer's are in turn.
 const peerRounds = 7
+
+var (
+	peerSizes = []int{1 << 20, 64 << 10, 4 << 10}
+	oneMiB    = []int{1 << 20}
+	crcOff    = []string{"--crc=off"}
+)
 
 var peerList = []peer{
 	{
-		name: "UCX put_bw", prepare: needs("ucx_perftest"), run: runUCX,
-		want: map[int][2]float64{1 << 20: {10, 18}, 64 << 10: {3, 4}, 4 << 10: {4, 7}},
+		name: "UCX put_bw", at: &loopback, sizes: peerSizes, prepare: needs("ucx_perftest"), run: runUCX,
+		want: map[int]mark{1 << 20: {10, 18, false}, 64 << 10: {3, 4, false}, 4 << 10: {4, 7, false}},
 	},
 	{
-		name: "libfabric fi_write", prepare: buildFabric, run: runFabric,
-		want: map[int][2]float64{1 << 20: {0.55, 0.80}, 64 << 10: {0.80, 1.1}, 4 << 10: {3, 6}},
+		name: "libfabric fi_write", at: &loopback, sizes: peerSizes, prepare: buildFabric, run: runFabric,
+		want: map[int]mark{1 << 20: {0.55, 0.80, false}, 64 << 10: {0.80, 1.1, false}, 4 << 10: {3, 6, false}},
 	},
+	{
+		name: "libfabric fi_write", at: &loopback, words: ", CRC off,", args: crcOff, sizes: oneMiB, prepare: buildFabric, run: runFabric,
+		want: map[int]mark{1 << 20: {0.85, 1, false}},
+	},
+	{
+		name: "plain TCP of C", at: &loopback, sizes: oneMiB, prepare: buildPlain, run: runPlain,
+		want: map[int]mark{1 << 20: {0.65, 0.85, false}},
+	},
+	{name: "plain TCP of C", at: &loopback, words: ", CRC off,", args: crcOff, sizes: oneMiB, prepare: buildPlain, run: runPlain},
+	{name: "plain TCP of C", at: &veth, sizes: oneMiB, prepare: buildPlain, run: runPlain},
+	{name: "plain TCP of C", at: &jumbo, sizes: oneMiB, prepare: buildPlain, run: runPlain},
+	{name: "iperf3", at: &loopback, sizes: oneMiB, prepare: needs("iperf3"), run: runIperf3},
+	{name: "iperf3", at: &veth, sizes: oneMiB, prepare: needs("iperf3"), run: runIperf3},
+	{name: "iperf3", at: &jumbo, sizes: oneMiB, prepare: needs("iperf3"), run: runIperf3},
 }
 
-// peers measures the others.
-func (c *checker) peers(ctx context.Context) {
+func buildPlain(ctx context.Context, c *checker) error {
+	_, err := c.plainProgram(ctx)
+	return err
+}
+
+func runPlain(ctx context.Context, c *checker, at *place, size int) (float64, error) {
+	return c.plainStream(ctx, at, size)
+}
+
+// peers measures the others, each in turn with ours.
+func (c *checker) peers(ctx context.Context) error {
+	begun := false
 	for i := range peerList {
 		p := &peerList[i]
-		if !strings.Contains(p.name, c.only) {
-			continue
-		}
-		if err := p.prepare(ctx, c); err != nil {
-			c.line("| against %s | skipped: %v | | | | |", p.name, err)
-			continue
-		}
-		for _, size := range peerSizes {
-			if err := c.against(ctx, p, size); err != nil {
-				c.line("| against %s, %s | failed: %v | | | | |", p.name, sizeName(size), err)
+		for _, size := range p.sizes {
+			name := fullName(p.at, fmt.Sprintf("%s Writes%s over %s", sizeName(size), p.words, p.name))
+			if !c.wants(name) {
+				continue
 			}
+			err := c.missing(p.at)
+			if err == nil {
+				err = p.prepare(ctx, c)
+			}
+			if err != nil {
+				c.skip(name, err)
+				begun = false
+				continue
+			}
+			ours := c.rate(append(append([]string{fmt.Sprintf("--size=%d", size)}, p.args...), p.at.args()...)...)
+			ratios, our, their, err := c.versus(ctx, min(c.samples, peerRounds), ours, func(ctx context.Context) (float64, error) {
+				return p.run(ctx, c, p.at, size)
+			})
+			if ctx.Err() != nil {
+				return ctx.Err()
+			}
+			if err != nil {
+				c.fail(name, err)
+				begun = false
+				continue
+			}
+			if !begun {
+				c.table("what", "times its rate", "min..max of the rounds", "GB/s of the two", "gate", "aim", "")
+				begun = true
+			}
+			want := p.want[size]
+			c.cells(name, fmt.Sprintf("%.3g", median(ratios)), spread(ratios), fmt.Sprintf("%.2f, %.2f", our, their),
+				number(want.gate), number(want.aim), c.judge(name, median(ratios), ratios, want))
 		}
 	}
-	c.iperf(ctx)
-}
-
-func sizeName(n int) string {
-	if n >= 1<<20 {
-		return fmt.Sprintf("%d MiB", n>>20)
-	}
-	return fmt.Sprintf("%d KiB", n>>10)
-}
-
-func (c *checker) against(ctx context.Context, p *peer, size int) error {
-	var ratios, theirs []float64
-	one := *c
-	one.samples = 1
-	for range peerRounds {
-		ours, err := one.bench(ctx, nil, fmt.Sprintf("--size=%d", size))
-		if err != nil {
-			return err
-		}
-		their, err := p.run(ctx, c, size)
-		if err != nil {
-			return err
-		}
-		theirs = append(theirs, their)
-		ratios = append(ratios, ours.GBps/their)
-	}
-	want := p.want[size]
-	c.judge(fmt.Sprintf("%s Writes against %s (%.2f GB/s): times its rate", sizeName(size), p.name, median(theirs)),
-		median(ratios), ratios, want[0], want[1], false)
 	return nil
-}
-
-func median(list []float64) float64 {
-	s := slices.Sorted(slices.Values(list))
-	return (s[(len(s)-1)/2] + s[len(s)/2]) / 2
 }
 
 func needs(program string) func(context.Context, *checker) error {
@@ -142,7 +159,7 @@ func (c *checker) command(ctx context.Context, name string, args ...string) *exe
 const peerTime = 30 * time.Second
 
 // runUCX runs ucx_perftest at both ends. Its port must be free.
-func runUCX(ctx context.Context, c *checker, size int) (float64, error) {
+func runUCX(ctx context.Context, c *checker, _ *place, size int) (float64, error) {
 	ctx, cancel := context.WithTimeout(ctx, peerTime)
 	defer cancel()
 	const port = "13337"
@@ -174,7 +191,7 @@ func runUCX(ctx context.Context, c *checker, size int) (float64, error) {
 	return mib * (1 << 20) / 1e9, err
 }
 
-func runFabric(ctx context.Context, c *checker, size int) (float64, error) {
+func runFabric(ctx context.Context, c *checker, _ *place, size int) (float64, error) {
 	ctx, cancel := context.WithTimeout(ctx, peerTime)
 	defer cancel()
 	program := filepath.Join(c.dir, "fi_write")
@@ -201,34 +218,4 @@ func runFabric(ctx context.Context, c *checker, size int) (float64, error) {
 		return 0, fmt.Errorf("fi_write: %w", err)
 	}
 	return strconv.ParseFloat(strings.TrimSpace(string(out)), 64)
-}
-
-// iperf shows what iperf3 makes of plain TCP, for comparison.
-func (c *checker) iperf(ctx context.Context) {
-	if !strings.Contains("iperf3", c.only) {
-		return
-	}
-	if _, err := exec.LookPath("iperf3"); err != nil {
-		c.line("| plain TCP by iperf3 | skipped: not installed | | | | |")
-		return
-	}
-	ctx, cancel := context.WithTimeout(ctx, peerTime)
-	defer cancel()
-	server := exec.CommandContext(ctx, "iperf3", "-s", "-1", "-p", "13338")
-	if err := server.Start(); err != nil {
-		return
-	}
-	defer func() { _ = server.Process.Kill(); _ = server.Wait() }()
-	script := `for i in 1 2 3 4 5 6 7 8 9; do iperf3 -c 127.0.0.1 -p 13338 -t 2 -l 1M -C cubic -f g && exit; sleep 0.1; done`
-	out, err := exec.CommandContext(ctx, "sh", "-c", script).Output()
-	if err != nil {
-		return
-	}
-	for line := range strings.Lines(string(out)) {
-		if f := strings.Fields(line); strings.Contains(line, "receiver") && len(f) > 6 {
-			if gbit, err := strconv.ParseFloat(f[6], 64); err == nil {
-				c.line("| plain TCP by iperf3, 1 MiB writes | %.2f GB/s | | | | |", gbit/8)
-			}
-		}
-	}
 }

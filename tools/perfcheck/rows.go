@@ -3,58 +3,53 @@ package main
 import (
 	"context"
 	"fmt"
-	"slices"
 	"strings"
 )
 
 // row is a command line of "iwarp bench" and the figures of its result that the
-// table has a gate for.
+// report has.
 type row struct {
 	name string
+	at   *place // nil: loopback
 	args string
 	env  []string
 	want []figure
 }
 
-// figure is one number and what it must reach. A gate of 0 is none.
+// figure is one number and what it must reach.
 type figure struct {
-	name      string
-	of        func(*result) float64
-	gate, aim float64
-	low       bool // lower is better
-	rounds    bool // there is one for each round
+	name   string
+	of     func(*result) float64
+	mark   mark
+	rounds bool // there is one for each round
 }
 
 // The figures, by what they are.
 func ratio(gate, aim float64) figure {
-	return figure{name: "of plain TCP", of: func(r *result) float64 { return r.Ratio }, gate: gate, aim: aim, rounds: true}
-}
-
-func latency(gate, aim float64) figure {
-	return figure{name: "times plain TCP's", of: func(r *result) float64 { return r.Ratio }, gate: gate, aim: aim, low: true, rounds: true}
+	return figure{"of plain TCP", func(r *result) float64 { return r.Ratio }, mark{gate, aim, false}, true}
 }
 
 func cpu(gate, aim float64) figure {
-	return figure{name: "CPU seconds per GB over plain TCP's", of: func(r *result) float64 { return r.CPURatio }, gate: gate, aim: aim, low: true}
+	return figure{"CPU seconds per GB over plain TCP's", func(r *result) float64 { return r.CPURatio }, mark{gate, aim, true}, false}
 }
 
 func rate(gate, aim float64) figure {
-	return figure{name: "million messages/s", of: func(r *result) float64 { return r.Rate / 1e6 }, gate: gate, aim: aim}
+	return figure{"million messages/s", func(r *result) float64 { return r.Rate / 1e6 }, mark{gate, aim, false}, false}
 }
 
 func calls(gate, aim float64) figure {
-	return figure{name: "data system calls over plain TCP's", of: func(r *result) float64 { return r.CallRatio }, gate: gate, aim: aim, low: true}
+	return figure{"data system calls over plain TCP's", func(r *result) float64 { return r.CallRatio }, mark{gate, aim, true}, false}
 }
 
 // allocs is 0 but for what a sample allocates as a whole.
 func allocs() figure {
-	return figure{name: "allocations per operation", of: func(r *result) float64 { return r.Allocs }, gate: 0.01, aim: 0.01, low: true}
+	return figure{"allocations per operation", func(r *result) float64 { return r.Allocs }, mark{0.01, 0.01, true}, false}
 }
 
 // noFold makes a processor look as if it had no AVX-512 for the CRC.
 var noFold = []string{"GODEBUG=cpu.avx512vl=off"}
 
-var rows = []row{
+var loopbackRows = []row{
 	{name: "1 MiB Writes, fast CRC", args: "--baseline", want: []figure{ratio(0.75, 0.90), cpu(1.45, 1.2), calls(1.3, 1.0)}},
 	{name: "1 MiB Writes, fast CRC, memory of Go's heap", args: "--baseline --pages heap", want: []figure{ratio(0, 0)}},
 	{name: "1 MiB Writes, hash/crc32 only", args: "--baseline", env: noFold, want: []figure{ratio(0.55, 0.68)}},
@@ -67,43 +62,162 @@ var rows = []row{
 	{name: "8 connections, 1 MiB Writes", args: "--baseline --conns 8", want: []figure{ratio(0.75, 0.90)}},
 	{name: "64-octet Writes", args: "--size 64", want: []figure{rate(1.1, 3), allocs()}},
 	{name: "64-octet Sends", args: "--size 64 --op send", want: []figure{rate(1.1, 3), allocs()}},
-	{name: "64-octet ping-pong, parked, on one CPU", args: "--baseline --lat --same-cpu", want: []figure{latency(1.15, 1.05), allocs()}},
-	{name: "64-octet ping-pong, polling", args: "--baseline --lat --poll", want: []figure{latency(1.30, 1.10), allocs()}},
 }
 
-func (c *checker) measure(ctx context.Context, r *row) error {
-	res, err := c.bench(ctx, r.env, strings.Fields(r.args)...)
-	if err != nil {
-		return err
+// networkRowList is what the ladder of sizes does not have. The baseline is what it
+// is on loopback, the fastest that plain TCP of Go was found to do.
+var networkRowList = []row{
+	{name: "1 MiB Writes, CRC off", at: &veth, args: "--baseline --crc off", want: []figure{ratio(0, 0)}},
+	{name: "1 MiB Writes, Markers", at: &veth, args: "--baseline --markers", want: []figure{ratio(0, 0)}},
+	{name: "1000-octet Writes, Markers", at: &veth, args: "--baseline --buffered --size 1000 --markers", want: []figure{ratio(0, 0)}},
+	{name: "8 connections, 1 MiB Writes", at: &veth, args: "--baseline --conns 8", want: []figure{ratio(0, 0)}},
+	{name: "8 connections, 1000-octet Writes", at: &veth, args: "--baseline --buffered --conns 8 --size 1000", want: []figure{ratio(0, 0), rate(0, 0)}},
+	{name: "8 connections, 1 MiB Writes", at: &jumbo, args: "--baseline --conns 8", want: []figure{ratio(0, 0)}},
+	{name: "64-octet Writes", at: &veth, args: "--size 64", want: []figure{rate(4, 5), allocs()}},
+}
+
+// fullName is the row's name with its place, as -rows finds it.
+func fullName(at *place, name string) string {
+	if at == nil {
+		at = &loopback
 	}
-	for _, f := range r.want {
-		var rounds []float64
-		if f.rounds {
-			for _, round := range res.Rounds {
-				rounds = append(rounds, round.Ratio)
+	return at.name + ": " + name
+}
+
+func (c *checker) loopback(ctx context.Context) error { return c.measureAll(ctx, loopbackRows) }
+
+// measureAll makes a table of some rows.
+func (c *checker) measureAll(ctx context.Context, rows []row) error {
+	begun := false
+	for i := range rows {
+		r := &rows[i]
+		name := fullName(r.at, r.name)
+		if !c.wants(name) {
+			continue
+		}
+		if r.at != nil {
+			if err := c.missing(r.at); err != nil {
+				c.skip(name, err)
+				begun = false
+				continue
 			}
 		}
-		c.judge(r.name+": "+f.name, f.of(res), rounds, f.gate, f.aim, f.low)
+		args := strings.Fields(r.args)
+		if r.at != nil {
+			args = append(args, r.at.args()...)
+		}
+		results, err := c.bench(ctx, r.env, args...)
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		if err != nil {
+			c.fail(name, err)
+			begun = false
+			continue
+		}
+		if !begun {
+			c.table("what", "measured", "min..max of the rounds", "gate", "aim", "")
+			begun = true
+		}
+		for _, f := range r.want {
+			c.figure(name, &f, results[0])
+		}
 	}
 	return nil
 }
 
-// judge writes a row of the table.
-func (c *checker) judge(name string, v float64, rounds []float64, gate, aim float64, low bool) {
-	reached := func(want float64) bool { return low && v <= want || !low && v >= want }
-	verdict := "aim"
-	switch {
-	case gate == 0 && aim == 0:
-		verdict = ""
-	case !reached(gate):
-		verdict = "**missed**"
-		c.missed++
-	case !reached(aim):
-		verdict = "gate"
+// figure writes a row of a table.
+func (c *checker) figure(name string, f *figure, r *result) {
+	var rounds []float64
+	if f.rounds {
+		rounds = r.ratios()
 	}
-	spread := ""
-	if len(rounds) > 0 {
-		spread = fmt.Sprintf("%.2f..%.2f", slices.Min(rounds), slices.Max(rounds))
+	what := name + ": " + f.name
+	c.cells(what, fmt.Sprintf("%.3g", f.of(r)), spread(rounds), number(f.mark.gate), number(f.mark.aim), c.judge(what, f.of(r), rounds, f.mark))
+}
+
+// number is a number as text, or nothing for 0.
+func number(v float64) string {
+	if v == 0 {
+		return ""
 	}
-	c.line("| %s | %.3g | %s | %.4g | %.4g | %s |", name, v, spread, gate, aim, verdict)
+	return fmt.Sprintf("%.3g", v)
+}
+
+// pair is two command lines of "iwarp bench" whose rates are compared in turn.
+type pair struct {
+	name         string
+	at           *place
+	args         string // of both
+	ours, theirs string // of either
+	other        *place // of the second, if it is another
+	want         mark
+}
+
+var pairList = func() (list []pair) {
+	for _, op := range []string{"Writes", "Sends"} {
+		for _, size := range []int{300, 1000, 2000, 4096} {
+			list = append(list, pair{
+				name: fmt.Sprintf("%s of %s, alignment auto over off", op, sizeName(size)), at: &veth,
+				args: fmt.Sprintf("--op %s --size %d", strings.ToLower(op[:len(op)-1]), size), ours: "--align auto", theirs: "--align off",
+				want: mark{gate: 0.85, aim: 1},
+			})
+		}
+	}
+	list = append(list, pair{
+		name: "Writes of 1000 octets, alignment segments over auto", at: &veth,
+		args: "--size 1000", ours: "--align segments", theirs: "--align auto", want: mark{gate: 0.12, aim: 0.25},
+	})
+	for _, op := range []string{"Writes", "Reads"} {
+		for _, size := range []int{1000, 64 << 10} {
+			list = append(list, pair{
+				name: fmt.Sprintf("%s of %s, over steering fixed", op, sizeName(size)), at: &vethKernel, other: &veth,
+				args: fmt.Sprintf("--op %s --size %d", strings.ToLower(op[:len(op)-1]), size), want: mark{gate: 0.5, aim: 0.9},
+			})
+		}
+	}
+	return list
+}()
+
+// networkRows is what is measured on a network but for the ladder and latency.
+func (c *checker) networkRows(ctx context.Context) error {
+	if err := c.measureAll(ctx, networkRowList); err != nil {
+		return err
+	}
+	begun := false
+	for i := range pairList {
+		p := &pairList[i]
+		name := fullName(p.at, p.name)
+		if !c.wants(name) {
+			continue
+		}
+		if err := c.missing(p.at); err != nil {
+			c.skip(name, err)
+			begun = false
+			continue
+		}
+		other := p.at
+		if p.other != nil {
+			other = p.other
+		}
+		line := func(at *place, own string) func(context.Context) (float64, error) {
+			return c.rate(append(strings.Fields(p.args+" "+own), at.args()...)...)
+		}
+		ratios, ours, theirs, err := c.versus(ctx, c.samples, line(p.at, p.ours), line(other, p.theirs))
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		if err != nil {
+			c.fail(name, err)
+			begun = false
+			continue
+		}
+		if !begun {
+			c.table("what", "ratio", "min..max of the rounds", "GB/s of the two", "gate", "aim", "")
+			begun = true
+		}
+		c.cells(name, fmt.Sprintf("%.3g", median(ratios)), spread(ratios), fmt.Sprintf("%.3g, %.3g", ours, theirs),
+			number(p.want.gate), number(p.want.aim), c.judge(name, median(ratios), ratios, p.want))
+	}
+	return nil
 }

@@ -66,7 +66,7 @@ func newConn(cfg *Config, q lease, llp ddp.LLP, st ConnectionState, initiator bo
 	c.waiters.New = func() any { return &waiter{done: make(chan struct{}, 1)} }
 	rc := rdmap.Config{
 		Table: cfg.Device.table, Peer: ddp.Peer{PD: c.qp.pd.id, Stream: c.qp.stream},
-		Recv: c.qp.source(), Handler: c.qp,
+		Recv: c.qp.source(), Handler: c.qp, Bound: &cfg.Device.held,
 		IRD: st.IRD, ORD: st.ORD, SendDepth: c.qp.cfg.SendDepth, MaxSGE: c.qp.cfg.MaxSGE, MaxInline: maxInline,
 		Initiator: initiator, RDMAC: st.RDMAC, Batched: true,
 	}
@@ -123,7 +123,7 @@ func (c *Config) takeQP() (lease, error) {
 		}
 		l.ownPD = true
 	}
-	qp, err := pd.newQP(&QPConfig{SendDepth: c.SendDepth, RecvDepth: c.RecvDepth}, newInbox(c.RecvDepth, c.RecvSize))
+	qp, err := pd.newQP(&QPConfig{SendDepth: c.SendDepth, RecvDepth: c.RecvDepth}, newInbox(c.RecvDepth, c.RecvSize, &c.Device.held))
 	if err != nil {
 		if l.ownPD {
 			_ = pd.Close()

@@ -153,6 +153,7 @@ func (c *Conn) Close() error {
 	c.dropWithoutFIN()
 	c.kick()
 	<-c.done
+	c.qp.disown()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.timeout
@@ -175,6 +176,7 @@ func (c *Conn) Abort() {
 	_ = c.llp.Abort()
 	c.kick()
 	<-c.done
+	c.qp.disown()
 }
 
 // Drain waits until every work request posted to the send queue so far has

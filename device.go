@@ -1,6 +1,7 @@
 package iwarp
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -26,6 +27,14 @@ type DeviceConfig struct {
 	// MaxEntries and MaxOctets bound the entries of all queues together and the
 	// octets registered; 0: no bound.
 	MaxEntries, MaxOctets int64
+
+	// MaxHeld bounds the octets that peers make the device hold: messages that Recv
+	// has yet to take, Read Responses that the network has yet to take. Each
+	// connection may always have 64 KiB of either, which do not count; beyond the
+	// bound a message finds no buffer and ends its connection (1/2/02, [ErrLimit]), and
+	// Responses go out in pieces of 64 KiB. Default 1 GiB. docs/security.md says what a
+	// connection costs beside that. Receives that the program posts are its own.
+	MaxHeld int64
 
 	// Authorize, if not nil, is asked before a region is made whether the domain's
 	// program may give a peer these rights on this memory (RFC 5041 section 8.3.2).
@@ -83,9 +92,12 @@ type DeviceLimits struct {
 	MaxRead                    int // IRD and ORD
 	MaxInline                  int // octets of an inline work request
 	MaxMessage                 int64
+	MaxHeld                    int64 // octets held for peers
 }
 
 const maxInline = 1024
+
+const defaultMaxHeld = 1 << 30
 
 // Device is a software RNIC: the table of STags, the limits and the policies
 // that its connections share. It has no goroutine and needs no closing. A
@@ -98,6 +110,7 @@ type Device struct {
 	logger    *slog.Logger
 	table     *ddp.Table
 	manager   manager
+	held      heldBound
 	own       *Tenant       // of what is made without one
 	lastPD    atomic.Uint64 // 64 bits, as of QPs: a number that came again would open a living domain to strangers
 	lastQP    atomic.Uint64
@@ -151,8 +164,13 @@ func NewDevice(cfg *DeviceConfig) (*Device, error) {
 			return nil, fmt.Errorf("iwarp: DeviceConfig.%s is %d: 0 for no bound, or more", f.name, f.value)
 		}
 	}
+	l.MaxHeld = cmp.Or(c.MaxHeld, defaultMaxHeld)
+	if l.MaxHeld < 0 {
+		return nil, fmt.Errorf("iwarp: DeviceConfig.MaxHeld is %d: 0 for the default of %d octets, or more", c.MaxHeld, int64(defaultMaxHeld))
+	}
 	// Each outstanding Read takes an STag for its sink, beside the regions.
 	d := &Device{limits: l, policy: c.CRCSuppression, authorize: c.Authorize, logger: c.Logger, table: ddp.NewTable(0)}
+	d.held.max = l.MaxHeld
 	d.manager.device = account{holder: "device", max: amounts{
 		resPD: int64(l.MaxPD), resQP: int64(l.MaxQP), resCQ: int64(l.MaxCQ), resMR: int64(l.MaxMR),
 		resEntries: c.MaxEntries, resOctets: c.MaxOctets,
@@ -169,11 +187,13 @@ func (d *Device) Limits() DeviceLimits { return d.limits }
 type DeviceUse struct {
 	Quota
 	Connections uint64 // ever made
+	Held        int64  // octets of DeviceConfig.MaxHeld that connections have taken
+	HeldRefused uint64 // times that MaxHeld was reached
 }
 
 // Use tells how much of the device is in use.
 func (d *Device) Use() DeviceUse {
-	return DeviceUse{Quota: d.manager.use(&d.manager.device), Connections: d.connects.Load()}
+	return DeviceUse{Quota: d.manager.use(&d.manager.device), Connections: d.connects.Load(), Held: d.held.used.Load(), HeldRefused: d.held.refused.Load()}
 }
 
 // PD is a protection domain: a set of queue pairs and memory regions that belong

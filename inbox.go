@@ -3,126 +3,158 @@ package iwarp
 import (
 	"context"
 	"sync"
+	"sync/atomic"
 
 	"github.com/go-iwarp/iwarp/ddp"
+	"github.com/go-iwarp/iwarp/protocol"
 )
 
 // inbox supplies QN 0 buffers for a connection whose program does not post any
-// itself: it promises depth buffers of size octets to the peer, and makes each
-// when a message needs it, so that an idle connection holds none.
+// itself: it promises depth buffers of size octets to the peer. What a message
+// occupies follows what has arrived of it, and not what it may become: a buffer grows
+// with its segments (ddp.Grower), so that an idle connection holds none and an empty
+// message next to nothing.
 type inbox struct {
 	depth, size int
 
-	mu    sync.Mutex
-	slots []inboxSlot // as many as were ever in use at once
-	empty []uint32    // slots that no message has
-	fifo  []uint32    // slots of the messages delivered and not read; a ring
-	first int
-	count int
-	free  [][]byte
-	err   error
-	wake  chan struct{} // holds a token while a Recv may proceed
+	count atomic.Int64 // messages that have a buffer
+
+	// The receive owner's: messages that are coming in, by their Token. More than one
+	// only on an LLP without order.
+	open []*letter
+
+	mu          sync.Mutex
+	first, last *letter // delivered and not read
+	held        held
+	err         error
+	wake        chan struct{} // holds a token while a Recv may proceed
 }
 
-type inboxSlot struct {
-	buf [1][]byte
-	msg Message
+// letter is a message and its buffer.
+type letter struct {
+	next  *letter
+	msg   Message
+	sg    [][]byte          // its list is kept for the next message
+	room  int               // octets of sg
+	taken int               // octets of the chunks among it
+	small [smallLetter]byte // of a message that needs no more
 }
 
-func newInbox(depth, size int) *inbox {
-	return &inbox{depth: depth, size: size, wake: make(chan struct{}, 1)}
-}
+// smallLetter is what a message may have without a chunk.
+const smallLetter = 64
 
-// maxFree is how many buffers of another size than the default an inbox keeps
-// for reuse.
-const maxFree = 4
+var letters = sync.Pool{New: func() any { return new(letter) }}
 
-// inboxPool has buffers of the default size, for all connections: one that is
-// idle keeps none.
-var inboxPool = sync.Pool{New: func() any { return new(inboxBuffer) }}
-
-type inboxBuffer [defaultRecvSize]byte
-
-func (b *inbox) newBuffer() []byte {
-	if b.size == defaultRecvSize {
-		return inboxPool.Get().(*inboxBuffer)[:]
-	}
-	if n := len(b.free); n > 0 {
-		p := b.free[n-1]
-		b.free = b.free[:n-1]
-		return p
-	}
-	return make([]byte, b.size)
-}
-
-func (b *inbox) giveBuffer(p []byte) {
-	switch {
-	case b.size == defaultRecvSize:
-		inboxPool.Put((*inboxBuffer)(p))
-	case len(b.free) < maxFree:
-		b.free = append(b.free, p)
-	}
-}
-
-// grow makes more slots, up to depth, when none is empty. A slot may move while its
-// buffer is being filled: the stream goes on with the old one, which names the same
-// memory.
-func (b *inbox) grow() {
-	n := len(b.slots)
-	if len(b.empty) > 0 || n == b.depth {
-		return
-	}
-	if b.fifo == nil {
-		b.fifo = make([]uint32, b.depth)
-	}
-	bigger := make([]inboxSlot, min(max(4, 2*n), b.depth))
-	copy(bigger, b.slots)
-	b.slots = bigger
-	for i := n; i < len(bigger); i++ {
-		b.empty = append(b.empty, uint32(i))
-	}
+func newInbox(depth, size int, bound *heldBound) *inbox {
+	return &inbox{depth: depth, size: size, held: held{bound: bound}, wake: make(chan struct{}, 1)}
 }
 
 // Take implements ddp.Source.
 func (b *inbox) Take(*ddp.Header) (ddp.Buffer, bool) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.grow()
-	n := len(b.empty)
-	if n == 0 {
+	if b.count.Add(1) > int64(b.depth) {
+		b.count.Add(-1)
 		return ddp.Buffer{}, false
 	}
-	i := b.empty[n-1]
-	b.empty = b.empty[:n-1]
-	slot := &b.slots[i]
-	slot.buf[0] = b.newBuffer()
-	return ddp.Buffer{SG: slot.buf[:], Token: uint64(i)}, true
+	l := letters.Get().(*letter)
+	i := len(b.open)
+	for j, other := range b.open {
+		if other == nil {
+			i = j
+			break
+		}
+	}
+	if i == len(b.open) {
+		b.open = append(b.open, nil)
+	}
+	b.open[i] = l
+	return ddp.Buffer{Max: uint64(b.size), Token: uint64(i)}, true
+}
+
+// Grow implements ddp.Grower. A message that ends with the segment gets what it
+// needs, another one twice as much as it has: what is held is at most some times what
+// came, and pieces are few.
+func (b *inbox) Grow(h *ddp.Header, buf *ddp.Buffer, n uint64) *protocol.Error {
+	l := b.open[buf.Token]
+	for l.room < int(n) {
+		more := int(n) - l.room
+		switch {
+		case l.room == 0 && n <= smallLetter:
+			l.room = min(smallLetter, b.size)
+			l.sg = append(l.sg, l.small[:l.room])
+			continue
+		case l.room == 0 && !h.Last:
+			more *= 2
+		case !h.Last:
+			more = max(more, l.room)
+		}
+		if err := b.addChunk(l, min(more, b.size-l.room, maxChunk)); err != nil {
+			return &protocol.Error{Code: protocol.DDPUntaggedNoBuffer, Section: "RFC 5041 section 7.1", Err: err}
+		}
+	}
+	buf.SG = l.sg
+	return nil
+}
+
+// addChunk makes a letter longer by n octets or more, but not beyond the size of the
+// inbox.
+func (b *inbox) addChunk(l *letter, n int) error {
+	_, size := chunkClass(n)
+	b.mu.Lock()
+	err := b.held.add(b, size)
+	b.mu.Unlock()
+	if err != nil {
+		return err
+	}
+	p := newChunk(n)[:min(size, b.size-l.room)]
+	l.sg = append(l.sg, p)
+	l.room, l.taken = l.room+len(p), l.taken+size
+	return nil
 }
 
 // deliver makes the message of a buffer readable.
 func (b *inbox) deliver(c *Completion, token uint64) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	slot := &b.slots[token]
-	slot.msg = Message{
+	l := b.open[token]
+	b.open[token] = nil
+	l.msg = Message{
 		Op: c.Op, Length: int(c.Length), Immediate: c.Immediate, Invalidated: c.Invalidated, Solicited: c.Solicited,
 	}
 	if c.Op == OpRecvImmediate {
-		slot.msg.Length = 0
+		l.msg.Length = 0
 	}
-	b.fifo[(b.first+b.count)%b.depth] = uint32(token)
-	b.count++
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.first == nil {
+		b.first = l
+	} else {
+		b.last.next = l
+	}
+	b.last = l
 	signal(b.wake)
 }
 
-// end lets Recv fail with err once the messages that are there are read.
+// end lets Recv fail with err once the messages that are there are read. Nothing is
+// placed any more: what has come of others is dropped.
 func (b *inbox) end(err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.err == nil {
 		b.err = err
 	}
+	for _, l := range b.open {
+		if l != nil {
+			b.held.sub(l.taken)
+		}
+	}
+	b.open = nil
 	signal(b.wake)
+}
+
+// disown lets what is not read yet count no more as held for the peer: the program
+// has closed the connection, and keeps it or not.
+func (b *inbox) disown() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.held.end()
 }
 
 // recv copies the oldest message into p.
@@ -142,28 +174,45 @@ func (b *inbox) recv(ctx context.Context, p []byte) (Message, error) {
 func (b *inbox) poll(p []byte) (msg Message, ok bool, err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.count == 0 {
+	l := b.first
+	if l == nil {
 		if b.err != nil {
 			signal(b.wake) // for the next caller
 			return Message{}, true, b.err
 		}
 		return Message{}, false, nil
 	}
-	i := b.fifo[b.first]
-	slot := &b.slots[i]
-	msg = slot.msg
+	msg = l.msg
 	if msg.Length > len(p) {
 		signal(b.wake)
 		return msg, true, ErrShortBuffer
 	}
-	copy(p, slot.buf[0][:msg.Length])
-	b.giveBuffer(slot.buf[0])
-	slot.buf[0] = nil
-	b.empty = append(b.empty, i)
-	b.first = (b.first + 1) % b.depth
-	b.count--
-	if b.count > 0 || b.err != nil {
+	left := p[:msg.Length]
+	for _, piece := range l.sg {
+		left = left[copy(left, piece):]
+	}
+	if b.first = l.next; b.first == nil {
+		b.last = nil
+	}
+	if l.taken > 0 {
+		b.held.sub(l.taken)
+	}
+	l.free()
+	b.count.Add(-1)
+	if b.first != nil || b.err != nil {
 		signal(b.wake)
 	}
 	return msg, true, nil
+}
+
+// free gives a letter and its chunks to whoever needs some next.
+func (l *letter) free() {
+	for i, piece := range l.sg {
+		if cap(piece) >= minChunk {
+			giveChunk(piece)
+		}
+		l.sg[i] = nil
+	}
+	l.next, l.sg, l.room, l.taken = nil, l.sg[:0], 0, 0
+	letters.Put(l)
 }

@@ -303,6 +303,13 @@ func (q *QP) endReceives(err error) {
 	}
 }
 
+// disown says that what the peer has sent is the program's to keep from now on.
+func (q *QP) disown() {
+	if q.inbox != nil {
+		q.inbox.disown()
+	}
+}
+
 // source gives the receive buffers to the stream.
 func (q *QP) source() ddp.Source {
 	switch {

@@ -16,6 +16,11 @@ func (g *gather) reset(sg [][]byte) {
 	*g = gather{sg: sg, total: gatherLen(sg)}
 }
 
+// extend makes the range longer: sg begins with the pieces that were there.
+func (g *gather) extend(sg [][]byte) {
+	g.sg, g.total = sg, gatherLen(sg)
+}
+
 // place copies data to offset off. The caller has checked that it fits.
 func (g *gather) place(off uint64, data []byte) {
 	if off < g.start {

@@ -16,6 +16,7 @@ type queues struct {
 // queue is the receiving end of one QN.
 type queue struct {
 	source  Source
+	grower  Grower // the source, if it is one
 	started bool
 	next    uint32  // MSN of the first message that is not delivered
 	current inbound // that message
@@ -29,6 +30,7 @@ type inbound struct {
 	taken  bool
 	buffer Buffer
 	memory gather
+	limit  uint64 // octets that memory may have in the end
 	passed extent // the octets of segments that have passed in the order of sending
 }
 
@@ -47,6 +49,7 @@ func (qs *queues) set(qn uint32, s Source) {
 		q.started, q.next = true, 1
 	}
 	q.source = s
+	q.grower, _ = s.(Grower)
 }
 
 // get gives the queue, nil if it has no source.
@@ -103,6 +106,7 @@ func (m *inbound) take(s Source, h *Header) bool {
 	}
 	m.taken, m.buffer, m.passed = true, b, extent{}
 	m.memory.reset(b.SG)
+	m.limit = max(m.memory.total, b.Max)
 	return true
 }
 
@@ -116,6 +120,21 @@ func (m *inbound) mayPass(h *Header, n uint64) *protocol.Error {
 		return badLast(h, m.passed.next)
 	case !m.passed.admits(off, n):
 		return badMO(h, m.passed.next)
+	}
+	return nil
+}
+
+// grow has the source make the buffer large enough for n octets.
+func (m *inbound) grow(s Grower, h *Header, n uint64) *protocol.Error {
+	if s == nil {
+		return noBuffer(h) // a Max from a source that is none
+	}
+	if err := s.Grow(h, &m.buffer, n); err != nil {
+		return err
+	}
+	m.memory.extend(m.buffer.SG)
+	if n > m.memory.total {
+		return noBuffer(h)
 	}
 	return nil
 }

@@ -13,6 +13,9 @@ type Buffer struct {
 	// SG is the memory, filled from its first piece on. A message longer than all
 	// pieces together is an error of the peer's.
 	SG [][]byte
+	// Max is how many octets the buffer may grow to, if its [Source] is a [Grower];
+	// it counts only when it is more than SG has.
+	Max uint64
 	// Token is the owner's own and not looked at.
 	Token uint64
 }
@@ -29,6 +32,17 @@ type Source interface {
 	// receiver has the buffer, and SG, until it delivers it or hands it back by
 	// [Receiver.Release].
 	Take(h *Header) (Buffer, bool)
+}
+
+// Grower is a [Source] whose buffers need not be there before the octets that they
+// are for, so that a peer which announces much and sends little holds little.
+type Grower interface {
+	Source
+	// Grow makes *b, which Take gave for the message of h with a larger Max, hold n
+	// octets or more, and no more than Max. What was placed in it stays where it is:
+	// pieces are only added to SG. Called as Take is, before the segment h is placed;
+	// h.Last tells that the message ends with it. The error is the peer's to hear.
+	Grow(h *Header, b *Buffer, n uint64) *protocol.Error
 }
 
 // Message is a message that has been placed whole and is delivered.
@@ -348,10 +362,10 @@ func (r *Receiver) placeUntagged(h *Header, payload []byte, inOrder bool) *proto
 	}
 	off, n := uint64(h.MO), uint64(len(payload))
 	switch {
-	case off > m.memory.total:
-		return beyondBuffer(h, m.memory.total)
-	case !fits(off, n, min(m.memory.total, math.MaxUint32)):
-		return tooLong(h, len(payload), m.memory.total)
+	case off > m.limit:
+		return beyondBuffer(h, m.limit)
+	case !fits(off, n, min(m.limit, math.MaxUint32)):
+		return tooLong(h, len(payload), m.limit)
 	}
 	if inOrder {
 		if err := m.mayPass(h, n); err != nil {
@@ -360,6 +374,11 @@ func (r *Receiver) placeUntagged(h *Header, payload []byte, inOrder bool) *proto
 	}
 	if err := r.ulp.CheckUntagged(h, len(payload)); err != nil {
 		return err
+	}
+	if off+n > m.memory.total {
+		if err := m.grow(q.grower, h, off+n); err != nil {
+			return err
+		}
 	}
 	m.memory.place(off, payload)
 	return nil

@@ -205,9 +205,18 @@ func (src *sendSource) Take(h *ddp.Header) (ddp.Buffer, bool) {
 	}
 	b, ok := s.cfg.Recv.Take(h)
 	if op := Control(h.Control).Opcode(); ok && (op == OpcodeImmediate || op == OpcodeImmediateSolicited) {
-		b.SG = s.imm.take(h.MSN)
+		b.SG, b.Max = s.imm.take(h.MSN), 0
+	}
+	if s.grower == nil {
+		b.Max = 0
 	}
 	return b, ok
+}
+
+// Grow implements ddp.Grower, for a source of the ULP's that is one: only its
+// buffers have a Max.
+func (src *sendSource) Grow(h *ddp.Header, b *ddp.Buffer, n uint64) *protocol.Error {
+	return (*Stream)(src).grower.Grow(h, b, n)
 }
 
 // immediates are the places of the Immediate Data messages that are coming in, by

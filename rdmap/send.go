@@ -28,6 +28,8 @@ type sender struct {
 	header   []byte    // scratch for the RDMAP header of responses and the Terminate
 	payload  [1][]byte // scratch for their gather list
 	respond  bool      // whose turn it is when both sides have work
+	copied   int64     // octets of Read Responses in the LLP's batch
+	bound    int64     // of them so many, or more, were asked for
 	queued   uint64    // requests before this index are in the LLP's batch or beyond
 	sent     Stats     // what has been queued since batchTaken, for the stream's counters
 	finished bool      // nothing will be sent any more
@@ -126,6 +128,9 @@ func (s *Stream) fill(llp ddp.LLP) error {
 			t.idle()
 			continue
 		}
+		if t.kind == sendingResponse && !s.mayHold() {
+			return nil // the rest goes in batches of its own
+		}
 		last, err := s.segments(llp)
 		if err != nil {
 			return err
@@ -135,6 +140,33 @@ func (s *Stream) fill(llp ddp.LLP) error {
 		}
 	}
 	return nil
+}
+
+// heldFree is how many octets of Read Responses a batch may have, to the end of a
+// segment, without asking Config.Bound. More is asked for in steps of as many.
+const heldFree = 64 << 10
+
+// mayHold reports whether one more segment of a Read Response may wait for the LLP.
+// The first one always may: a stream whose peer takes what it gets goes on.
+func (s *Stream) mayHold() bool {
+	t := &s.send
+	if t.copied < heldFree+t.bound || s.cfg.Bound == nil {
+		return true
+	}
+	if !s.cfg.Bound.Take(heldFree) {
+		return false
+	}
+	t.bound += heldFree
+	return true
+}
+
+// letGo gives back what mayHold has asked for: the batch has gone.
+func (s *Stream) letGo() {
+	s.send.copied = 0
+	if s.send.bound > 0 {
+		s.cfg.Bound.Give(s.send.bound)
+		s.send.bound = 0
+	}
 }
 
 // segments queues segments of the message in hand: of a Read Response one, of
@@ -198,6 +230,7 @@ func (s *Stream) responseSegment(llp ddp.LLP) (last bool, err error) {
 	}
 	header, payload, last := t.out.Next(mulpdu)
 	t.at += left - t.out.Remaining()
+	t.copied += int64(left - t.out.Remaining())
 	return last, llp.Queue(header, payload, false)
 }
 
@@ -224,6 +257,7 @@ func (s *Stream) releaseInbound() {
 // batchTaken completes the Sends and Writes that the LLP has taken in full, and
 // lets Reads and atomics wait for their Responses. The stream is locked.
 func (s *Stream) batchTaken() {
+	s.letGo()
 	s.countSent()
 	for q := &s.queue; q.acked < s.send.queued; q.acked++ {
 		e := q.at(q.acked)
@@ -277,6 +311,7 @@ func (s *Stream) finishSend() Progress {
 func (s *Stream) finishSendLocked() Progress {
 	s.countSent()
 	s.send.idle()
+	s.letGo()
 	s.send.finished, s.sendDone = true, true
 	s.flushIfDone()
 	return Finished

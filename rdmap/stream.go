@@ -25,6 +25,10 @@ type Config struct {
 	// Handler is told what happens. Required.
 	Handler Handler
 
+	// Bound, if not nil, is asked for the octets of Read Responses that wait for the
+	// LLP beyond 64 KiB, which a stream may always have.
+	Bound Bound
+
 	// IRD and ORD are the agreed depths: Reads and atomics that the peer may
 	// have outstanding here, and that this end may have outstanding there.
 	IRD, ORD int
@@ -54,6 +58,13 @@ type Config struct {
 	// Batched promises a call of EndBatch after some calls of Receive, before the
 	// receive owner waits for more. See [ddp.ReceiverConfig].
 	Batched bool
+}
+
+// Bound bounds something that several streams share. It must not block; any
+// goroutine may call it.
+type Bound interface {
+	Take(n int64) bool // n octets, or none
+	Give(n int64)      // octets taken before
 }
 
 // Handler is told what happens on a stream. Its methods are called with the
@@ -100,6 +111,7 @@ type Stream struct {
 	recv   *ddp.Receiver
 	send   sender
 	imm    immediates      // where Immediate Data is placed
+	grower ddp.Grower      // Config.Recv, if it is one
 	segLen int             // of the segment in hand; the receive owner's
 	told   *protocol.Error // what the peer's Terminate reports; the receive owner's
 	failed atomic.Bool
@@ -163,6 +175,7 @@ func NewStream(cfg Config) *Stream {
 	s.recv = ddp.NewReceiver(ddp.ReceiverConfig{
 		Peer: cfg.Peer, VersionZero: cfg.RDMAC, Ordered: !cfg.Unordered, Window: cfg.Window, Batched: cfg.Batched,
 	}, (*upcalls)(s))
+	s.grower, _ = cfg.Recv.(ddp.Grower)
 	s.recv.SetQueue(QNSend, (*sendSource)(s))
 	s.recv.SetQueue(QNReadRequest, (*inboundSource)(s))
 	s.recv.SetQueue(QNTerminate, (*terminateSource)(s))

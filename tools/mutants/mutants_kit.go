@@ -29,7 +29,7 @@ var kitMutants = []mutant{
 
 	// messages
 	{name: "kit-last-octet-not-placed", ids: "DDP-5.3-01, MPA-4.1-02, RDMAP-5.3-04", file: "ddp/gather.go", old: "\tif off < g.start {", new: "\tif n := len(data); n > 0 && n != 18 {\n\t\tdata = data[:n-1]\n\t}\n\tif off < g.start {"},
-	{name: "kit-empty-send-refused", ids: "RDMAP-5.3-04, DDP-5.2-07", file: "ddp/receiver.go", old: "\tcase off > m.memory.total:", new: "\tcase off > m.memory.total || off == 0 && n == 0 && h.Last && h.QN == 0:"},
+	{name: "kit-empty-send-refused", ids: "RDMAP-5.3-04, DDP-5.2-07", file: "ddp/receiver.go", old: "\tcase off > m.limit:", new: "\tcase off > m.limit || off == 0 && n == 0 && h.Last && h.QN == 0:"},
 	{name: "kit-empty-write-of-an-stag", ids: "DDP-5.2-08, RDMAP-5.1-04", file: "ddp/receiver.go", old: "\tcase len(payload) == 0:\n\t\treturn nil\n\tcase target.Sink", new: "\tcase len(payload) == 0 && h.STag == 0:\n\t\treturn nil\n\tcase target.Sink"},
 	{name: "kit-empty-write-once", ids: "DDP-5.2-08, RDMAP-5.1-04", file: "rdmap/recv.go", old: "\tif n == 0 {\n\t\treturn ddp.Target{}, nil\n\t}\n", new: "\tif n == 0 && s.opened {\n\t\treturn ddp.Target{}, strayResponse(\"\")\n\t}\n\tif n == 0 {\n\t\treturn ddp.Target{}, nil\n\t}\n"},
 	{name: "kit-solicited-not-told", ids: "RDMAP-5.3-08", file: "qp.go", old: "Solicited: d.Opcode.Solicited(),", new: "Solicited: false,"},

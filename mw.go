@@ -19,6 +19,10 @@ import (
 // A window belongs to one QP. Only its peer reaches it, and that peer may end it
 // with a Send with Invalidate. Its binding also ends with the region: whatever
 // takes rights from the region takes them from its windows.
+//
+// A window counts to the quotas of regions and windows once, with the binding that
+// it has and one that waits in the queue. Each further bind that waits counts once
+// more until its turn, and is refused with [ErrLimit] where there is no more.
 type MW struct {
 	qp *QP
 
@@ -88,7 +92,7 @@ func (w *MW) Close() {
 	for _, r := range w.bindings {
 		r.Deregister()
 	}
-	w.bindings = nil
+	w.keep(nil)
 	if w.qp != nil {
 		w.qp.pd.leave()
 		w.qp.pd.give(resMR, 1)
@@ -157,8 +161,27 @@ func (w *MW) add(q *QP, region *ddp.Region) error {
 	if w.qp != q {
 		return fmt.Errorf("%w: Bind.MW is closed or of another QP", ErrInvalidWR)
 	}
+	if len(w.bindings) >= boundFree {
+		if err := q.pd.take(resMR, 1); err != nil {
+			return err
+		}
+	}
 	w.bindings = append(w.bindings, region)
 	return nil
+}
+
+// boundFree is how many bindings a window has for its own count: the one in force and
+// the next.
+const boundFree = 2
+
+// keep leaves the window with these bindings, fewer than before, and gives back what
+// the others have counted.
+func (w *MW) keep(bindings []*ddp.Region) {
+	was, is := max(0, len(w.bindings)-boundFree), max(0, len(bindings)-boundFree)
+	w.bindings = bindings
+	if was > is {
+		w.qp.pd.give(resMR, int64(was-is))
+	}
 }
 
 // drop takes a binding back.
@@ -167,7 +190,7 @@ func (w *MW) drop(region *ddp.Region) {
 	defer w.mu.Unlock()
 	region.Deregister()
 	if i := slices.Index(w.bindings, region); i >= 0 {
-		w.bindings = slices.Delete(w.bindings, i, i+1)
+		w.keep(slices.Delete(slices.Clone(w.bindings), i, i+1))
 	}
 }
 
@@ -183,7 +206,9 @@ func (w *MW) activate(region *ddp.Region) error {
 	for _, older := range w.bindings[:i] {
 		older.Deregister()
 	}
-	w.bindings = slices.Delete(w.bindings, 0, i)
+	rest := copy(w.bindings, w.bindings[i:])
+	clear(w.bindings[rest:])
+	w.keep(w.bindings[:rest])
 	if err := region.Activate(); err != nil {
 		return fmt.Errorf("iwarp: bind of a window: %w", err)
 	}

@@ -306,3 +306,42 @@ func TestWindowForgotten(t *testing.T) {
 	first.Close()
 	second.Close()
 }
+
+// Binds that wait in the queue count to a quota of regions: it bounds the STags that
+// there are, and is whole again when they have had their turn.
+// Shows: DDP-8.3.2-02, RDMAP-8.1.2-01
+func TestWindowQuota(t *testing.T) {
+	qp, open := heldQP(t, 100)
+	pd := qp.PD()
+	pd.SetQuota(iwarp.Quota{MRs: 3})
+	mr := must(pd.RegisterMR(make([]byte, 64), 0, nil))(t)
+	mw := must(qp.AllocMW())(t)
+	bind := iwarp.SendWR{Op: iwarp.OpBind, Bind: &iwarp.Bind{MW: mw, MR: mr, Length: 64, Access: iwarp.RemoteWrite}}
+	for i := range 3 { // the binding, the next, and the place that the quota has left
+		check(t, fmt.Sprintf("bind %d", i+1), qp.PostSend(bind))
+	}
+	was := mw.STag()
+	for range 10 {
+		if err := qp.PostSend(bind); !errors.Is(err, iwarp.ErrLimit) {
+			t.Fatalf("a bind beyond the quota: %v", err)
+		}
+	}
+	if mw.STag() != was || pd.Use().MRs != 3 {
+		t.Errorf("STag %v, then %v; %d regions and windows in use", was, mw.STag(), pd.Use().MRs)
+	}
+	open()
+	for _, c := range collect(t, qp.SendCQ(), 3) {
+		check(t, "bind", c.Err)
+	}
+	if n := pd.Use().MRs; n != 2 {
+		t.Errorf("%d regions and windows in use after the binds' turn, want 2", n)
+	}
+	for range 100 { // a quota that is full hinders no bind in its turn
+		send(t, qp, bind)
+	}
+	mw.Close()
+	mr.Close()
+	if n := pd.Use().MRs; n != 0 {
+		t.Errorf("%d regions and windows in use at the end", n)
+	}
+}

@@ -162,7 +162,6 @@ func terminates() []*scene {
 	}
 	none := func(*side) iwarp.RemoteBuffer { return iwarp.RemoteBuffer{STag: 0x00000100} }
 	edge := func(b *side) iwarp.RemoteBuffer { return b.mr.Remote(memory - 1) }
-	wrap := func(b *side) iwarp.RemoteBuffer { return b.mr.Remote(^uint64(0)) }
 	right := func(access iwarp.Access) func(b *side) iwarp.RemoteBuffer {
 		return func(b *side) iwarp.RemoteBuffer { return b.register(access).Remote(0) }
 	}
@@ -176,7 +175,6 @@ func terminates() []*scene {
 		{name: "Terminate 0/1/00", run: end(protocol.RDMAPInvalidSTag, request, read(8, none))},
 		{name: "Terminate 0/1/01", run: end(protocol.RDMAPBounds, request, read(2, edge))},
 		{name: "Terminate 0/1/02", run: end(protocol.RDMAPAccess, request, read(8, right(iwarp.RemoteWrite)))},
-		{name: "Terminate 0/1/04", run: end(protocol.RDMAPTOWrap, request, read(2, wrap))},
 		{name: "Terminate 0/1/09", run: end(protocol.RDMAPCannotInvalidate, untagged, func(a, _ *side) error {
 			a.note(opSendInv, 1)
 			return a.c.SendInvalidate(a.ctx, []byte{1}, 0x100)

@@ -138,8 +138,8 @@ type Config struct {
 	// Listen or Server, before startup; what it gives is used in its place. It is
 	// for recording (package capture), counting or limiting what goes over the
 	// wire. It must not give nil, and a listener calls it from many goroutines. A
-	// wrapped TCP connection is not known as TCP any more: FPDUs are cut for an
-	// EMSS of 1460 or by FPDUMax, and Linux's batched, aligned writes are lost.
+	// wrapped TCP connection is not known as TCP any more: FPDUs are cut for
+	// what Ethernet's MTU leaves or by FPDUMax, and Linux's batched, aligned writes are lost.
 	// LocalAddr and RemoteAddr should be passed on: a device's CRC policy goes by
 	// them.
 	Wrap func(net.Conn) net.Conn

@@ -34,6 +34,7 @@ type Conn struct {
 	out       sender
 	nb        net.Buffers // scratch
 	emss      int
+	likely    int           // where TCP does not tell
 	mulpdu    int           // for that EMSS
 	knobs     atomic.Uint64 // generation of fpduMax and alignment wishes
 	seenKnobs uint64
@@ -63,7 +64,7 @@ const (
 func NewConn(nc net.Conn, p Params, o *Options) *Conn {
 	o = o.orDefault()
 	c := &Conn{
-		nc: nc, params: p, every: emssEvery, emss: DefaultEMSS,
+		nc: nc, params: p, every: emssEvery, likely: likelyEMSS(nc),
 	}
 	c.out.framer = Framer{Markers: p.SendMarkers, CRC: p.CRC}
 	c.out.batch.mem = commonMemory

@@ -217,7 +217,7 @@ func (c *Conn) findSegment() {
 
 func (c *Conn) readEMSS() {
 	c.seenKnobs = c.knobs.Load()
-	emss := DefaultEMSS
+	emss := c.likely
 	if c.tcp && c.sock != nil {
 		if n, err := c.sock.MSS(); err == nil && n > 0 {
 			emss = n

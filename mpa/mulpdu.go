@@ -4,7 +4,7 @@ package mpa
 const (
 	MinMULPDU   = 128   // MULPDU is never below
 	MaxULPDU    = 64768 // nor a ULPDU above
-	DefaultEMSS = 1460  // of a conn that cannot tell: Ethernet's MTU of 1500 less IPv4 and TCP headers
+	DefaultEMSS = 1460  // of a conn without IP addresses. One over TCP that cannot tell is taken to have Ethernet's MTU
 )
 
 const (

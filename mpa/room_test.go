@@ -41,6 +41,8 @@ type greedy struct {
 	inside int // large reads that ended within an FPDU
 }
 
+func (*greedy) LocalAddr() net.Addr { return nil }
+
 func (g *greedy) Read(p []byte) (int, error) {
 	n := copy(p, g.stream[min(g.read, len(g.stream)):])
 	if n == 0 {

@@ -91,8 +91,10 @@ type Config struct {
 	// StartupTimeout bounds the whole startup exchange, beside the context.
 	// Default 10 s; negative: none.
 	StartupTimeout time.Duration
-	// CloseTimeout bounds how long a closing or failed connection waits for the
-	// peer: for it to take data still queued, and then for its FIN. Default 5 s.
+	// CloseTimeout bounds what a closing or failed connection waits for: so long without
+	// progress of the work requests of this end (octets that TCP takes, octets of a
+	// Response that come, however slowly), and so long in all for what only the peer
+	// still wants: its own Reads, and its FIN. Default 5 s; negative: none.
 	CloseTimeout time.Duration
 
 	// NudgeAfter is for Linux siw as the responder, which may overlook the first octets

@@ -5,7 +5,6 @@ import (
 	"net"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"github.com/go-iwarp/iwarp/ddp"
 	"github.com/go-iwarp/iwarp/mpa"
@@ -26,32 +25,17 @@ type Conn struct {
 	llp    ddp.LLP
 	nc     net.Conn // nil over an LLP that is not a net.Conn
 	stream *rdmap.Stream
-	state  ConnectionState
-	logger *slog.Logger
-
-	closing   atomic.Bool // Close was called
-	noFIN     atomic.Bool // the conn below cannot close one half
-	neverOpen atomic.Bool // the peer of a responder has closed its half before its first message
-	aborting  atomic.Bool // Abort was called
-	dropped   atomic.Bool // this end has closed the conn below at its graceful end
+	agreed ConnectionState
 
 	send     sendToken
+	sent     bool   // the send half has ended; the token holder's
 	sendLoop func() // bound once, so that starting it allocates nothing
 	place    func(order uint64, seg []byte) error
 	poller   *poller // nil: only the receive goroutine receives
 	nudge    *nudger // nil: never
 	waiters  sync.Pool
 
-	failOnce sync.Once
-	sendEnd  sync.Once
-	recvEnd  sync.Once
-	open     atomic.Int32 // halves that still run: send and receive
-	done     chan struct{}
-	drained  chan struct{} // closed when the send half has ended
-
-	mu      sync.Mutex
-	timer   *time.Timer // ends a close that makes no progress
-	timeout error       // set when it did
+	life
 }
 
 // newConn puts a stream on an LLP whose startup is over, and starts it.
@@ -59,14 +43,14 @@ type Conn struct {
 // It takes q over, and gives it back on error.
 func newConn(cfg *Config, q lease, llp ddp.LLP, st ConnectionState, initiator bool) (*Conn, error) {
 	c := &Conn{
-		lease: q, cfg: cfg, llp: llp, state: st, logger: cfg.Logger,
-		done: make(chan struct{}), drained: make(chan struct{}),
+		lease: q, cfg: cfg, llp: llp, agreed: st,
 	}
+	c.life.init(cfg.Logger)
 	c.sendLoop, c.place = c.transmitAll, c.placeSegment
 	c.waiters.New = func() any { return &waiter{done: make(chan struct{}, 1)} }
 	rc := rdmap.Config{
 		Table: cfg.Device.table, Peer: ddp.Peer{PD: c.qp.pd.id, Stream: c.qp.stream},
-		Recv: c.qp.source(), Handler: c.qp, Bound: &cfg.Device.held,
+		Recv: c.qp.queues, Handler: (*handler)(c.qp), Bound: &cfg.Device.held,
 		IRD: st.IRD, ORD: st.ORD, SendDepth: c.qp.cfg.SendDepth, MaxSGE: c.qp.cfg.MaxSGE, MaxInline: maxInline,
 		Initiator: initiator, RDMAC: st.RDMAC, Batched: true,
 	}
@@ -83,15 +67,12 @@ func newConn(cfg *Config, q lease, llp ddp.LLP, st ConnectionState, initiator bo
 	}
 	cfg.Device.connects.Add(1)
 	c.nudge = newNudger(c)
-	c.open.Store(2)
 	return c, nil
 }
 
 // start lets octets flow.
 func (c *Conn) start() {
-	if c.logger != nil {
-		c.logger.Info("iwarp connection", "local", c.LocalAddr(), "remote", c.RemoteAddr(), "state", c.state)
-	}
+	c.events.log(slog.LevelInfo, "iwarp connection", "local", c.LocalAddr(), "remote", c.RemoteAddr(), "state", c.agreed)
 	if m, ok := c.llp.(*mpa.Conn); ok && c.cfg.Polling {
 		c.poller = &poller{m: m, ended: make(chan struct{})}
 		c.qp.sendCQ.addPolled(c)
@@ -292,9 +273,6 @@ func (t *sendToken) release() bool {
 // kick sends what is due, as far as that goes without blocking, and leaves the
 // rest to a goroutine.
 func (c *Conn) kick() {
-	if c.neverOpen.Load() {
-		c.failHeld()
-	}
 	c.nudge.look()
 	if c.send.acquire() && !c.transmit(false) {
 		go c.sendLoop()
@@ -311,11 +289,11 @@ func (c *Conn) transmit(wait bool) bool {
 	for {
 		progress, err := c.stream.Transmit(c.llp, wait)
 		if c.stream.Failed() {
-			c.failed()
+			c.streamFailed(err != nil)
 		}
 		switch progress {
 		case rdmap.Finished:
-			c.endSend(err)
+			c.sendEnded(err)
 			fallthrough
 		case rdmap.Idle:
 			if c.send.release() {

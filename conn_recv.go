@@ -28,8 +28,7 @@ func (c *Conn) receiveLoop() {
 			}
 		}
 	}
-	c.stream.StopReceive()
-	c.endReceives()
+	c.stopReceive()
 	c.kick()
 	c.halfEnded()
 }
@@ -46,15 +45,14 @@ func (c *Conn) placeSegment(order uint64, seg []byte) error {
 // more octets will come.
 func (c *Conn) received(err error) (over bool) {
 	c.stream.EndBatch()
-	if err != nil && c.dropped.Load() {
+	if err != nil && c.closedBelow() {
 		err = io.EOF
 	}
 	over = err != nil && c.receiveEnded(err)
 	if c.stream.Failed() {
 		// Nothing is placed any more; what comes is swallowed until the peer's FIN,
 		// since a reset would destroy a Terminate on its way.
-		c.stream.StopReceive()
-		c.endReceives()
+		c.stopReceive()
 	}
 	if c.stream.Wake() {
 		c.kick()
@@ -64,39 +62,38 @@ func (c *Conn) received(err error) (over bool) {
 
 // receiveEnded handles an error of Receive and reports whether no more octets
 // will come.
-func (c *Conn) receiveEnded(err error) bool {
-	if errors.Is(err, io.EOF) {
+func (c *Conn) receiveEnded(err error) (over bool) {
+	var perr *ProtocolError
+	switch {
+	case errors.Is(err, io.EOF):
 		if c.stream.PeerClosed() != nil {
-			c.failed()
-		}
-		if !c.llp.MaySend() {
-			c.neverOpen.Store(true) // the kick that follows looks at it
+			c.streamFailed(false)
 		}
 		return true
-	}
-	var perr *ProtocolError
-	if !errors.As(err, &perr) {
+	case !errors.As(err, &perr):
 		perr = &ProtocolError{Code: protocol.MPAConnectionLost, Section: "RFC 5044 section 8", Err: err}
 	}
-	gone := perr.Code == protocol.MPAConnectionLost
+	over = perr.Code == protocol.MPAConnectionLost && !perr.Remote
+	intact := !over || errors.Is(perr, io.ErrUnexpectedEOF) // a FIN within an FPDU leaves this half open
 	if !perr.Remote {
-		c.stream.Fail(perr, !gone)
+		c.stream.Fail(perr, intact)
 	}
-	c.failed()
-	return gone
+	if over {
+		_ = c.stream.PeerClosed()
+	}
+	c.streamFailed(!intact)
+	return over
 }
 
-// endReceives completes all receives, and Recv, with the reason why nothing will
-// come any more. The owner of the receive side calls it when it places nothing
-// more.
-func (c *Conn) endReceives() {
-	c.recvEnd.Do(func() {
-		err := c.stream.Err()
-		if err == nil {
-			err = io.EOF
-		}
-		c.qp.endReceives(err)
-	})
+// stopReceive says that nothing will be placed any more, and completes all receives,
+// and Recv, with the reason. The owner of the receive side calls it.
+func (c *Conn) stopReceive() {
+	c.stream.StopReceive()
+	err := c.stream.Err()
+	if err == nil {
+		err = io.EOF
+	}
+	c.qp.queues.end(err)
 }
 
 // poller lets callers that poll for completions receive by themselves, which

@@ -87,8 +87,8 @@ func (q *CQ) takeLocked(c []Completion) (n int, next *cqWaiter) {
 	}
 	for i := range n {
 		c[i] = q.ring[q.head]
-		if qp := c[i].QP; qp.shared != nil && c[i].isRecv() {
-			qp.shared.srq.polled(qp)
+		if c[i].isRecv() {
+			c[i].QP.queues.polled()
 		}
 		q.ring[q.head] = Completion{}
 		q.head = (q.head + 1) % len(q.ring)

@@ -19,7 +19,7 @@ func (d *Device) SetLastPD(n uint64) { d.lastPD.Store(n) }
 
 // Held gives what Recv has yet to take: messages, and octets of memory for them.
 func (c *Conn) Held() (messages, octets int) {
-	b := c.qp.inbox
+	b := c.qp.queues.(*inbox)
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return int(b.count.Load()), int(b.held.octets)

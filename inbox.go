@@ -2,6 +2,7 @@ package iwarp
 
 import (
 	"context"
+	"fmt"
 	"sync"
 	"sync/atomic"
 
@@ -15,6 +16,7 @@ import (
 // with its segments (ddp.Grower), so that an idle connection holds none and an empty
 // message next to nothing.
 type inbox struct {
+	sendsToCQ
 	depth, size int
 
 	count atomic.Int64 // messages that have a buffer
@@ -112,7 +114,10 @@ func (b *inbox) addChunk(l *letter, n int) error {
 }
 
 // deliver makes the message of a buffer readable.
-func (b *inbox) deliver(c *Completion, token uint64) {
+func (b *inbox) deliver(c Completion, token uint64) {
+	if c.Err != nil {
+		return // Recv returns the connection's error
+	}
 	l := b.open[token]
 	b.open[token] = nil
 	l.msg = Message{
@@ -216,3 +221,12 @@ func (l *letter) free() {
 	l.next, l.sg, l.room, l.taken = nil, l.sg[:0], 0, 0
 	letters.Put(l)
 }
+
+func (b *inbox) post(*RecvWR) error {
+	return fmt.Errorf("%w: this connection's receive buffers are the library's: make a QP and give it to Config.QP to post your own", ErrInvalidWR)
+}
+
+func (b *inbox) waiting() bool    { return false } // Recv says so itself
+func (b *inbox) polled()          {}
+func (b *inbox) leave()           {}
+func (b *inbox) completions() int { return 1 } // nothing completes on the RecvCQ

@@ -1,6 +1,7 @@
 package iwarp
 
 import (
+	"log/slog"
 	"sync/atomic"
 	"time"
 
@@ -34,7 +35,7 @@ const (
 // newNudger gives nil where no nudge is due, ever.
 func newNudger(c *Conn) *nudger {
 	m, ok := c.llp.(*mpa.Conn)
-	if !ok || !c.state.Initiator || c.cfg.NudgeAfter < 0 {
+	if !ok || !c.agreed.Initiator || c.cfg.NudgeAfter < 0 {
 		return nil
 	}
 	return &nudger{c: c, m: m}
@@ -69,9 +70,7 @@ func (n *nudger) due() {
 	n.first = st.FPDUsSent
 	if asked && (due || n.waits()) {
 		n.state.Store(nudgeOver)
-		if n.c.logger != nil {
-			n.c.logger.Debug("iwarp: no answer yet, sending an empty RDMA Write", "remote", n.c.RemoteAddr(), "after", n.c.cfg.NudgeAfter)
-		}
+		n.c.events.log(slog.LevelDebug, "iwarp: no answer yet, sending an empty RDMA Write", "remote", n.c.RemoteAddr(), "after", n.c.cfg.NudgeAfter)
 		n.c.stream.Nudge()
 		n.c.kick()
 		return
@@ -85,6 +84,5 @@ func (n *nudger) due() {
 // waits reports whether a message of the peer is expected: somebody is in Recv, or has
 // posted receives.
 func (n *nudger) waits() bool {
-	q := n.c.qp
-	return n.recvs.Load() > 0 || q.inbox == nil && (q.shared != nil || q.rq.waiting())
+	return n.recvs.Load() > 0 || n.c.qp.queues.waiting()
 }

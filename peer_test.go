@@ -98,8 +98,12 @@ func TestUnsupportedCompletions(t *testing.T) {
 			wantCode(t, c.Err(), protocol.RDMAPOpcode, true)
 			got := make([]iwarp.Completion, 3)
 			n := c.QP().SendCQ().Poll(got)
-			if n != 2 || got[1].Status() != iwarp.StatusRemoteUnsupported {
+			if n != 2 || got[1].Status() != iwarp.StatusFlushed || !errors.Is(got[1].Err, errors.ErrUnsupported) {
 				t.Errorf("completions %+v", got[:n])
+			}
+			// Immediate Data is done when TCP has it.
+			if first := got[0].Status(); op == iwarp.OpFetchAdd && first != iwarp.StatusRemoteUnsupported || op == iwarp.OpImmediate && first != iwarp.StatusSuccess {
+				t.Errorf("the request itself: %+v", got[0])
 			}
 		})
 	}

@@ -37,12 +37,10 @@ type QP struct {
 	cfg            QPConfig
 	sendCQ, recvCQ *CQ
 	ownCQs         []*CQ
-	rq             recvQueue
-	inbox          *inbox     // instead of rq, for a QP that Dial or Accept made
-	shared         *srqSource // instead of rq, for a QP with an SRQ
+	queues         queues
 
-	completed broadcast   // a send work request has
-	handed    atomic.Bool // a completion was handed up: the receive goroutine looks at it
+	sendDone broadcast   // a send work request has
+	handed   atomic.Bool // a completion was handed up: the receive goroutine looks at it
 
 	mu     sync.Mutex
 	conn   atomic.Pointer[Conn] // changed under mu
@@ -52,23 +50,10 @@ type QP struct {
 // NewQP makes a queue pair in the domain. cfg may be nil. The error wraps
 // [ErrLimit].
 func (p *PD) NewQP(cfg *QPConfig) (*QP, error) {
-	q, err := p.newQP(cfg, nil)
-	if err != nil {
-		return nil, err
-	}
-	if q.cfg.SRQ != nil {
-		if err := q.cfg.SRQ.join(); err != nil {
-			q.release()
-			return nil, err
-		}
-		q.shared = &srqSource{qp: q, srq: q.cfg.SRQ}
-		return q, nil
-	}
-	q.rq.entries = make([]recvEntry, q.cfg.RecvDepth)
-	return q, nil
+	return p.newQP(cfg, nil)
 }
 
-// newQP makes a QP without a receive queue, or with in for one.
+// newQP makes a QP, with in for its receive queue if that is not nil.
 func (p *PD) newQP(cfg *QPConfig, in *inbox) (*QP, error) {
 	var c QPConfig
 	if cfg != nil {
@@ -105,14 +90,33 @@ func (p *PD) newQP(cfg *QPConfig, in *inbox) (*QP, error) {
 		p.give(resQP, 1)
 		return nil, err
 	}
-	q := &QP{dev: p.dev, pd: p, stream: ddp.StreamID(p.dev.lastQP.Add(1)), cfg: c, sendCQ: c.SendCQ, recvCQ: c.RecvCQ, inbox: in}
-	q.rq.qp = q
+	q := &QP{dev: p.dev, pd: p, stream: ddp.StreamID(p.dev.lastQP.Add(1)), cfg: c, sendCQ: c.SendCQ, recvCQ: c.RecvCQ}
 	p.used.Add(1)
-	if err := q.makeCQs(); err != nil {
+	err := q.makeQueues(in)
+	if err == nil {
+		err = q.makeCQs()
+	}
+	if err != nil {
 		q.release()
 		return nil, err
 	}
 	return q, nil
+}
+
+// makeQueues settles where the QP's messages find their buffers.
+func (q *QP) makeQueues(in *inbox) error {
+	switch srq := q.cfg.SRQ; {
+	case in != nil:
+		in.qp, q.queues = q, in
+	case srq != nil:
+		if err := srq.join(); err != nil {
+			return err
+		}
+		q.queues = &srqSource{sendsToCQ: sendsToCQ{q}, srq: srq}
+	default:
+		q.queues = &recvQueue{sendsToCQ: sendsToCQ{q}, entries: make([]recvEntry, q.cfg.RecvDepth)}
+	}
+	return nil
 }
 
 // checkQueues refuses queues of another tenant: programs that do not trust each
@@ -134,17 +138,10 @@ func (p *PD) checkQueues(c *QPConfig) error {
 
 // makeCQs makes the completion queues that the QP was not given.
 func (q *QP) makeCQs() error {
-	receives := q.cfg.RecvDepth
-	switch {
-	case q.inbox != nil:
-		receives = 1 // nothing completes there
-	case q.cfg.SRQ != nil:
-		receives = q.cfg.SRQ.cfg.MaxShare // the most that may wait to be polled
-	}
 	for _, c := range [...]struct {
 		cq    **CQ
 		depth int
-	}{{&q.sendCQ, q.cfg.SendDepth}, {&q.recvCQ, receives}} {
+	}{{&q.sendCQ, q.cfg.SendDepth}, {&q.recvCQ, q.queues.completions()}} {
 		if *c.cq != nil {
 			continue
 		}
@@ -178,35 +175,12 @@ func (q *QP) Conn() *Conn {
 // ended receives complete at once, with ErrFlushed.
 func (q *QP) PostRecv(wrs ...RecvWR) error {
 	for i := range wrs {
-		if err := q.postRecv(&wrs[i]); err != nil {
+		if err := q.queues.post(&wrs[i]); err != nil {
 			return &PostError{Index: i, Err: err}
 		}
 	}
 	if c := q.Conn(); c != nil {
 		c.nudge.look()
-	}
-	return nil
-}
-
-func (q *QP) postRecv(wr *RecvWR) error {
-	if q.shared != nil {
-		return fmt.Errorf("%w: the QP takes receives from its SRQ: post to that", ErrInvalidWR)
-	}
-	if q.inbox != nil {
-		return fmt.Errorf("%w: this connection's receive buffers are the library's: make a QP and give it to Config.QP to post your own", ErrInvalidWR)
-	}
-	if len(wr.SG) > q.cfg.MaxSGE {
-		return fmt.Errorf("%w: SG has %d elements: at most %d are allowed", ErrInvalidWR, len(wr.SG), q.cfg.MaxSGE)
-	}
-	if err := q.recvCQ.reserve(1); err != nil {
-		if q.rq.full() {
-			return fmt.Errorf("%w: %d posted", ErrRecvQueueFull, q.cfg.RecvDepth)
-		}
-		return err
-	}
-	if err := q.rq.post(wr); err != nil {
-		q.recvCQ.release(1)
-		return err
 	}
 	return nil
 }
@@ -237,7 +211,7 @@ func (q *QP) Close() error {
 	if c := q.Conn(); c != nil {
 		c.Abort()
 	} else {
-		q.endReceives(ErrNotConnected)
+		q.queues.end(ErrNotConnected)
 	}
 	q.release()
 	return nil
@@ -252,8 +226,8 @@ func (q *QP) release() {
 	if was {
 		return
 	}
-	if q.shared != nil {
-		q.shared.srq.leave(q)
+	if q.queues != nil {
+		q.queues.leave()
 	}
 	q.pd.leave()
 	q.pd.give(resQP, 1)
@@ -291,45 +265,19 @@ func (q *QP) mayAttach() error {
 	return nil
 }
 
-// endReceives flushes what the QP's messages could still have used.
-func (q *QP) endReceives(err error) {
-	switch {
-	case q.inbox != nil:
-		q.inbox.end(err)
-	case q.shared != nil:
-		q.shared.end(err)
-	default:
-		q.rq.flush(fmt.Errorf("%w: %w", ErrFlushed, err))
-	}
-}
-
-// disown says that what the peer has sent is the program's to keep from now on.
-func (q *QP) disown() {
-	if q.inbox != nil {
-		q.inbox.disown()
-	}
-}
-
-// source gives the receive buffers to the stream.
-func (q *QP) source() ddp.Source {
-	switch {
-	case q.inbox != nil:
-		return q.inbox
-	case q.shared != nil:
-		return q.shared
-	}
-	return &q.rq
-}
-
 func (q *QP) handOver() {
 	if !q.handed.Load() {
 		q.handed.Store(true)
 	}
 }
 
+// handler is the QP as its connection's stream sees it.
+type handler QP
+
 // Completed implements rdmap.Handler.
-func (q *QP) Completed(c *rdmap.Completion) {
-	q.completed.raise()
+func (h *handler) Completed(c *rdmap.Completion) {
+	q := (*QP)(h)
+	q.sendDone.raise()
 	q.handOver()
 	if w, ok := c.Context.(*waiter); ok {
 		w.original, w.err = c.Original, c.Err
@@ -340,25 +288,19 @@ func (q *QP) Completed(c *rdmap.Completion) {
 		q.sendCQ.release(1)
 		return
 	}
-	q.sendCQ.push(&Completion{ID: c.ID, QP: q, Op: Op(c.Op), Length: c.Length, Original: c.Original, Err: c.Err})
+	q.queues.completed(Completion{ID: c.ID, QP: q, Op: Op(c.Op), Length: c.Length, Original: c.Original, Err: c.Err})
 }
 
 // Delivered implements rdmap.Handler.
-func (q *QP) Delivered(d *rdmap.Delivery) {
+func (h *handler) Delivered(d *rdmap.Delivery) {
+	q := (*QP)(h)
 	q.handOver()
 	c := Completion{
 		Op: OpRecv, Length: d.Length, Immediate: d.Immediate, Invalidated: d.Invalidated,
-		Solicited: d.Opcode.Solicited(),
+		Solicited: d.Opcode.Solicited(), Err: d.Err,
 	}
 	if d.Opcode == rdmap.OpcodeImmediate || d.Opcode == rdmap.OpcodeImmediateSolicited {
 		c.Op = OpRecvImmediate
 	}
-	switch {
-	case q.inbox != nil:
-		q.inbox.deliver(&c, d.Buffer.Token)
-	case q.shared != nil:
-		q.shared.deliver(&c, d.Buffer.Token)
-	default:
-		q.rq.deliver(&c, d.Buffer.Token)
-	}
+	q.queues.deliver(c, d.Buffer.Token)
 }

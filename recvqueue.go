@@ -11,7 +11,7 @@ import (
 // incoming messages in order of arrival. It is the ddp.Source of QN 0. On an LLP
 // without order a later message may take a buffer first; it completes in its turn.
 type recvQueue struct {
-	qp *QP
+	sendsToCQ
 
 	mu      sync.Mutex
 	entries []recvEntry
@@ -42,8 +42,16 @@ func (q *recvQueue) waiting() bool {
 	return q.taken != q.tail
 }
 
-// post adds a buffer. Its completion's entry is reserved already.
 func (q *recvQueue) post(wr *RecvWR) error {
+	if len(wr.SG) > q.qp.cfg.MaxSGE {
+		return fmt.Errorf("%w: SG has %d elements: at most %d are allowed", ErrInvalidWR, len(wr.SG), q.qp.cfg.MaxSGE)
+	}
+	if err := q.qp.recvCQ.reserve(1); err != nil {
+		if q.full() {
+			return q.errFull()
+		}
+		return err
+	}
 	q.mu.Lock()
 	full := q.tail-q.head >= uint64(len(q.entries))
 	if !full {
@@ -52,14 +60,19 @@ func (q *recvQueue) post(wr *RecvWR) error {
 		e.sg = append(e.sg[:0], wr.SG...)
 		q.tail++
 		if q.err != nil {
-			q.flushLocked()
+			q.flush()
 		}
 	}
 	q.mu.Unlock()
 	if full {
-		return fmt.Errorf("%w: %d posted", ErrRecvQueueFull, len(q.entries))
+		q.qp.recvCQ.release(1)
+		return q.errFull()
 	}
 	return nil
+}
+
+func (q *recvQueue) errFull() error {
+	return fmt.Errorf("%w: %d posted", ErrRecvQueueFull, len(q.entries))
 }
 
 // Take implements ddp.Source.
@@ -77,7 +90,7 @@ func (q *recvQueue) Take(*ddp.Header) (ddp.Buffer, bool) {
 }
 
 // deliver completes the buffer that a message has filled.
-func (q *recvQueue) deliver(c *Completion, token uint64) {
+func (q *recvQueue) deliver(c Completion, token uint64) {
 	q.mu.Lock()
 	e := q.at(token)
 	c.ID, c.QP = e.id, q.qp
@@ -86,22 +99,21 @@ func (q *recvQueue) deliver(c *Completion, token uint64) {
 	for q.head < q.taken && q.at(q.head).done {
 		q.head++
 	}
-	q.qp.recvCQ.push(c)
+	q.qp.recvCQ.push(&c)
 	q.mu.Unlock()
 }
 
-// flush completes all that is posted, and from now on everything that will be,
-// with err. Nothing may be placed any more.
-func (q *recvQueue) flush(err error) {
+// end completes all that is posted, and from now on everything that will be.
+func (q *recvQueue) end(err error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.err == nil {
-		q.err = err
-		q.flushLocked()
+		q.err = fmt.Errorf("%w: %w", ErrFlushed, err)
+		q.flush()
 	}
 }
 
-func (q *recvQueue) flushLocked() {
+func (q *recvQueue) flush() {
 	for ; q.head < q.tail; q.head++ {
 		e := q.at(q.head)
 		if e.done {
@@ -112,3 +124,8 @@ func (q *recvQueue) flushLocked() {
 	}
 	q.taken = q.tail
 }
+
+func (q *recvQueue) polled()          {}
+func (q *recvQueue) disown()          {}
+func (q *recvQueue) leave()           {}
+func (q *recvQueue) completions() int { return len(q.entries) }

@@ -67,7 +67,8 @@ func (c *Conn) SendImmediate(ctx context.Context, v uint64) error {
 // connection's error after any other, ctx's if it ends first, which does no harm.
 // After io.EOF this end may go on sending. The peer's Close waits for this end's.
 func (c *Conn) Recv(ctx context.Context, p []byte) (Message, error) {
-	if c.qp.inbox == nil {
+	box, ok := c.qp.queues.(*inbox)
+	if !ok {
 		return Message{}, fmt.Errorf("%w: Recv on a QP of the program's: poll its RecvCQ instead", ErrInvalidWR)
 	}
 	if n := c.nudge; n.active() {
@@ -75,11 +76,8 @@ func (c *Conn) Recv(ctx context.Context, p []byte) (Message, error) {
 		defer n.recvs.Add(-1)
 		n.look()
 	}
-	if !c.polls() {
-		return c.qp.inbox.recv(ctx, p)
-	}
 	for c.polls() {
-		if msg, ok, err := c.qp.inbox.poll(p); ok {
+		if msg, ok, err := box.poll(p); ok {
 			return msg, err
 		}
 		c.poll()
@@ -88,7 +86,7 @@ func (c *Conn) Recv(ctx context.Context, p []byte) (Message, error) {
 			return Message{}, context.Cause(ctx)
 		}
 	}
-	return c.qp.inbox.recv(ctx, p)
+	return box.recv(ctx, p)
 }
 
 // Write writes p to the peer's memory and waits until the network has taken it.
@@ -136,7 +134,7 @@ func (c *Conn) spinFor(ctx context.Context, w *waiter) {
 func (c *Conn) postWithRoom(ctx context.Context, w *waiter) error {
 	for {
 		// Asked for before the post, so that no completion in between is missed.
-		room := c.qp.completed.wait()
+		room := c.qp.sendDone.wait()
 		if err := c.post(&w.wr, w); !errors.Is(err, ErrSendQueueFull) {
 			return err
 		}

@@ -218,7 +218,7 @@ func (q *SRQ) polled(qp *QP) {
 // srqSource is a QP's view of its SRQ: the ddp.Source of QN 0. Which receives its
 // messages hold is noted, to be flushed when the connection ends.
 type srqSource struct {
-	qp  *QP
+	sendsToCQ
 	srq *SRQ
 
 	mu    sync.Mutex
@@ -243,7 +243,7 @@ func (s *srqSource) Take(*ddp.Header) (ddp.Buffer, bool) {
 	return ddp.Buffer{SG: sg, Token: uint64(slot)}, true
 }
 
-func (s *srqSource) deliver(c *Completion, token uint64) {
+func (s *srqSource) deliver(c Completion, token uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for i, slot := range s.taken {
@@ -253,7 +253,7 @@ func (s *srqSource) deliver(c *Completion, token uint64) {
 		}
 	}
 	c.ID, c.QP = s.srq.finish(uint32(token)), s.qp
-	s.qp.recvCQ.push(c)
+	s.qp.recvCQ.push(&c)
 }
 
 func (s *srqSource) end(err error) {
@@ -265,3 +265,13 @@ func (s *srqSource) end(err error) {
 	}
 	s.taken = nil
 }
+
+func (s *srqSource) post(*RecvWR) error {
+	return fmt.Errorf("%w: the QP takes receives from its SRQ: post to that", ErrInvalidWR)
+}
+
+func (s *srqSource) waiting() bool    { return true }
+func (s *srqSource) polled()          { s.srq.polled(s.qp) }
+func (s *srqSource) disown()          {}
+func (s *srqSource) leave()           { s.srq.leave(s.qp) }
+func (s *srqSource) completions() int { return s.srq.cfg.MaxShare }

@@ -73,7 +73,7 @@ func (s ConnectionState) LogValue() slog.Value {
 // ConnectionState returns what startup agreed on. The octets of PrivateData are the
 // caller's.
 func (c *Conn) ConnectionState() ConnectionState {
-	st := c.state
+	st := c.agreed
 	st.PrivateData = slices.Clone(st.PrivateData)
 	return st
 }
@@ -105,7 +105,7 @@ func (c *Conn) Stats() Stats {
 	s := Stats{RDMAP: c.stream.Stats()}
 	if m, ok := c.llp.(*mpa.Conn); ok {
 		s.MPA = m.Stats()
-		s.MULPDU = mpa.MULPDU(s.MPA.EMSS, c.state.SendMarkers)
+		s.MULPDU = mpa.MULPDU(s.MPA.EMSS, c.agreed.SendMarkers)
 		if most := c.cfg.maxSegment(); most > 0 {
 			s.MULPDU = min(s.MULPDU, most)
 		}

@@ -454,9 +454,8 @@ func TestNames(t *testing.T) {
 }
 
 func TestStatus(t *testing.T) {
-	remote := func(code protocol.Code) error {
-		return fmt.Errorf("%w: %w", iwarp.ErrFlushed, &iwarp.ProtocolError{Code: code, Remote: true})
-	}
+	remote := func(code protocol.Code) error { return &iwarp.ProtocolError{Code: code, Remote: true} }
+	flushed := func(err error) error { return fmt.Errorf("%w: %w", iwarp.ErrFlushed, err) }
 	for _, c := range []struct {
 		op   iwarp.Op
 		err  error
@@ -467,9 +466,13 @@ func TestStatus(t *testing.T) {
 		{iwarp.OpRead, remote(protocol.RDMAPAccess), iwarp.StatusRemoteAccess},
 		{iwarp.OpSend, remote(protocol.DDPUntaggedNoBuffer), iwarp.StatusRemoteInvalid},
 		{iwarp.OpImmediate, remote(protocol.RDMAPOpcode), iwarp.StatusRemoteUnsupported},
-		{iwarp.OpSend, fmt.Errorf("%w: %w", iwarp.ErrFlushed, &iwarp.ProtocolError{Code: protocol.MPACRC}), iwarp.StatusFlushed},
+		{iwarp.OpRead, flushed(remote(protocol.RDMAPAccess)), iwarp.StatusFlushed},
+		{iwarp.OpSend, flushed(&iwarp.ProtocolError{Code: protocol.MPACRC}), iwarp.StatusFlushed},
 		{iwarp.OpRead, &iwarp.ProtocolError{Code: protocol.RDMAPLocalCatastrophic}, iwarp.StatusLocal},
-		{iwarp.OpRecv, remote(protocol.DDPTaggedBounds), iwarp.StatusFlushed},
+		{iwarp.OpRecv, flushed(remote(protocol.DDPTaggedBounds)), iwarp.StatusFlushed},
+		{iwarp.OpRecv, &iwarp.ProtocolError{Code: protocol.DDPUntaggedTooLong}, iwarp.StatusLength},
+		{iwarp.OpRecv, &iwarp.ProtocolError{Code: protocol.RDMAPCannotInvalidate}, iwarp.StatusLocal},
+		{iwarp.OpSend, remote(protocol.DDPUntaggedTooLong), iwarp.StatusRemoteInvalid},
 	} {
 		if got := (&iwarp.Completion{Op: c.op, Err: c.err}).Status(); got != c.want {
 			t.Errorf("%v, %v: %v, want %v", c.op, c.err, got, c.want)

@@ -108,9 +108,10 @@ const (
 	StatusRemoteInvalid            // the peer refused the request otherwise
 	StatusRemoteUnsupported        // the peer does not know the operation
 	StatusLocal                    // an error of this end
+	StatusLength                   // the message was longer than the receive
 )
 
-var statusNames = [...]string{"success", "flushed", "remote access error", "remote operation error", "not supported by the peer", "local error"}
+var statusNames = [...]string{"success", "flushed", "remote access error", "remote operation error", "not supported by the peer", "local error", "message longer than the receive"}
 
 // String gives the outcome in words.
 func (s Status) String() string {
@@ -134,8 +135,11 @@ type Completion struct {
 	// ended; 0 if none.
 	Invalidated STag
 	Solicited   bool // the message asked for a solicited event
-	// Err is nil for success. It wraps ErrFlushed and the reason for a request
-	// that the end of the connection cut short.
+	// Err is nil for success. The request whose message, or Response, ended the
+	// connection has that error: the peer's Terminate, if it echoes which message it is
+	// about, or what this end found. All others that had not completed have an error
+	// that wraps ErrFlushed and the reason. Behind one of these no request of the same
+	// queue succeeds.
 	Err error
 }
 
@@ -148,7 +152,10 @@ func (c *Completion) Status() Status {
 		return StatusSuccess
 	}
 	var perr *ProtocolError
-	if errors.As(c.Err, &perr) && perr.Remote && !c.isRecv() {
+	switch is := errors.As(c.Err, &perr); {
+	case errors.Is(c.Err, ErrFlushed):
+		return StatusFlushed
+	case is && perr.Remote:
 		switch {
 		case perr.Code == protocol.RDMAPOpcode:
 			return StatusRemoteUnsupported
@@ -157,9 +164,8 @@ func (c *Completion) Status() Status {
 			return StatusRemoteAccess
 		}
 		return StatusRemoteInvalid
-	}
-	if errors.Is(c.Err, ErrFlushed) {
-		return StatusFlushed
+	case is && c.isRecv() && perr.Code == protocol.DDPUntaggedTooLong:
+		return StatusLength
 	}
 	return StatusLocal
 }

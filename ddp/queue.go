@@ -151,6 +151,40 @@ func (q *queue) finish() {
 	}
 }
 
+// inProgress reports whether a message has a buffer and is not whole.
+func (qs *queues) inProgress() bool {
+	for i := range qs.low {
+		if qs.low[i].inProgress() {
+			return true
+		}
+	}
+	for _, q := range qs.more {
+		if q.inProgress() {
+			return true
+		}
+	}
+	return false
+}
+
+func (q *queue) inProgress() bool { return q.current.taken || len(q.ahead) > 0 }
+
+// buffer returns the buffer of a message that is coming in. It is false if the
+// message has none.
+func (qs *queues) buffer(h *Header) (Buffer, bool) {
+	q := qs.get(h.QN)
+	if q == nil {
+		return Buffer{}, false
+	}
+	m := &q.current
+	if h.MSN != q.next {
+		m = q.ahead[h.MSN]
+	}
+	if m == nil || !m.taken {
+		return Buffer{}, false
+	}
+	return m.buffer, true
+}
+
 func (qs *queues) release(fn func(qn, msn uint32, b Buffer)) {
 	for qn := range qs.low {
 		qs.low[qn].release(uint32(qn), fn)

@@ -137,6 +137,8 @@ type Receiver struct {
 	queues  queues
 	reorder reorder
 	tagged  uint64 // octets of the tagged message that is coming in
+	within  bool   // a tagged message has begun and its last segment is to come
+	refused bool   // the ULP has refused message
 	err     *protocol.Error
 	stats   counters
 	batched bool
@@ -214,6 +216,26 @@ func (r *Receiver) SetQueue(qn uint32, s Source) { r.queues.set(qn, s) }
 
 // Err is the first error, nil as long as there is none.
 func (r *Receiver) Err() *protocol.Error { return r.err }
+
+// InProgress reports whether a message has begun whose last segment has not come,
+// or cannot be delivered yet because an earlier one is missing: if the LLP ends
+// its stream now, the message is lost.
+func (r *Receiver) InProgress() bool {
+	return r.within || r.queues.inProgress() || r.reorder.waiting()
+}
+
+// Blamed returns the buffer, taken from queue qn, of the message whose segment
+// caused the error that [Receiver.Err] keeps. It is false if there is none: the
+// segment was tagged or of another queue, or no buffer had been taken.
+func (r *Receiver) Blamed(qn uint32) (Buffer, bool) {
+	if r.err == nil || r.err.Offender == nil || r.header.Tagged || r.header.QN != qn {
+		return Buffer{}, false
+	}
+	if r.refused {
+		return r.message.Buffer, true
+	}
+	return r.queues.buffer(&r.header)
+}
 
 // Stats gives the counts. It may be called from any goroutine.
 func (r *Receiver) Stats() Stats {
@@ -298,6 +320,7 @@ func short(seg []byte) *protocol.Error {
 func (r *Receiver) failed(e *protocol.Error, h *Header, segment int) *protocol.Error {
 	r.letGo()
 	r.err = blame(e, h, segment)
+	r.header = *h
 	return r.err
 }
 
@@ -425,6 +448,7 @@ func (r *Receiver) pass(h *Header, n int) *protocol.Error {
 	m := &r.message
 	if h.Tagged {
 		r.tagged += uint64(n)
+		r.within = !h.Last
 		if !h.Last {
 			return nil
 		}
@@ -444,6 +468,8 @@ func (r *Receiver) pass(h *Header, n int) *protocol.Error {
 	}
 	r.letGo() // whoever hears of the message may take rights away
 	err := r.ulp.Deliver(m)
-	m.Buffer = Buffer{}
+	if r.refused = err != nil; !r.refused {
+		m.Buffer = Buffer{}
+	}
 	return err
 }

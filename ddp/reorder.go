@@ -1,5 +1,7 @@
 package ddp
 
+import "slices"
+
 // reorder keeps account of the order of sending: which segment is the first that
 // is missing, and the headers of those that came before their turn. Their
 // payload has been placed already.
@@ -56,6 +58,11 @@ func (o *reorder) pop() *early {
 	}
 	s.here = false
 	return s
+}
+
+// waiting reports whether a segment has come before its turn and is kept.
+func (o *reorder) waiting() bool {
+	return slices.ContainsFunc(o.ring, func(e early) bool { return e.here })
 }
 
 func (o *reorder) slot(order uint64) *early { return &o.ring[order&uint64(len(o.ring)-1)] }

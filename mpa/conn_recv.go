@@ -128,6 +128,7 @@ func (c *Conn) fill() error {
 	n, err := c.read()
 	c.in.took(n)
 	if n > 0 {
+		c.stats.octetsRead.Add(uint64(n))
 		return nil // an error comes again with the next read
 	}
 	if err == errNothing { //nolint:errorlint // never wrapped, and compared at every poll

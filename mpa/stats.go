@@ -11,6 +11,7 @@ type Stats struct {
 	FPDUsSent, FPDUsReceived     uint64 // framed, as of the last write; received whole and valid
 	FPDUsAligned                 uint64 // of those sent, whole in a TCP segment if TCP cuts every EMSS octets; see Align
 	OctetsSent, OctetsReceived   uint64 // of FPDUs, Markers included
+	OctetsRead                   uint64 // that TCP has handed up, those of an FPDU that is not whole yet included
 	MarkersSent, MarkersReceived uint64
 	Writes                       uint64 // calls that TCP took octets in
 	SystemCalls                  uint64 // reads and writes, those that could do nothing included
@@ -23,6 +24,7 @@ type counters struct {
 	fpdusSent, octetsSent, markersSent, writes     atomic.Uint64
 	fpdusAligned                                   atomic.Uint64
 	fpdusReceived, octetsReceived, markersReceived atomic.Uint64
+	octetsRead                                     atomic.Uint64
 	sendCalls, recvCalls                           atomic.Uint64
 	crcErrors, markerErrors                        atomic.Uint64
 	emss                                           atomic.Int64
@@ -42,6 +44,7 @@ func (c *Conn) Stats() Stats {
 		FPDUsSent: c.stats.fpdusSent.Load(), FPDUsReceived: c.stats.fpdusReceived.Load(),
 		FPDUsAligned: c.stats.fpdusAligned.Load(),
 		OctetsSent:   c.stats.octetsSent.Load(), OctetsReceived: c.stats.octetsReceived.Load(),
+		OctetsRead:  c.stats.octetsRead.Load(),
 		MarkersSent: c.stats.markersSent.Load(), MarkersReceived: c.stats.markersReceived.Load(),
 		Writes: c.stats.writes.Load(), SystemCalls: c.stats.sendCalls.Load() + c.stats.recvCalls.Load(),
 		CRCErrors: c.stats.crcErrors.Load(), MarkerErrors: c.stats.markerErrors.Load(),

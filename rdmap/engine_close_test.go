@@ -50,7 +50,7 @@ func TestCloseSend(t *testing.T) {
 		t.Errorf("PeerClosed: %v", err)
 	}
 	e.s.StopReceive()
-	if e.s.Err() != nil || e.s.Flushed() {
+	if e.s.Err() != nil || !e.s.Over() {
 		t.Errorf("a graceful end gives %v", e.s.Err())
 	}
 	if err := e.s.Post(&r); !errors.Is(err, rdmap.ErrClosed) {
@@ -58,7 +58,7 @@ func TestCloseSend(t *testing.T) {
 	}
 }
 
-// Shows: DDP-6.2.1-04, DDP-6.2.2-02
+// Shows: DDP-6.2.1-04, DDP-6.2.2-02, RDMAP-6.2.1-01
 func TestPeerClosedWithReadsOutstanding(t *testing.T) {
 	for _, state := range []string{"queued", "sent", "half answered"} {
 		t.Run(state, func(t *testing.T) {
@@ -80,13 +80,16 @@ func TestPeerClosedWithReadsOutstanding(t *testing.T) {
 			}
 			e.s.StopReceive()
 			e.llp.sent = nil
-			e.wantIdle("no Terminate: nobody would answer")
+			if !errors.Is(err, io.ErrUnexpectedEOF) {
+				t.Errorf("PeerClosed: %v", err)
+			}
+			e.wantTerminate("this half is open", protocol.MPAConnectionLost, nil)
 			if state == "queued" {
 				e.wantDone("flushed", "1! 2! 3!")
 			} else {
-				e.wantDone("the Read is flushed; what had gone is good", "2! 3")
+				e.wantDone("the Read is flushed, and what stood behind it", "2! 3!")
 			}
-			if !e.s.Flushed() {
+			if !e.s.Over() {
 				t.Error("not flushed")
 			}
 			e.post(send(4, "after the end"))

@@ -111,6 +111,7 @@ type end struct {
 	taken     int
 	done      []rdmap.Completion
 	delivered []delivery
+	refused   []delivery // the one whose message broke a rule
 	onDone    func(*rdmap.Completion)
 	// onDelivered is called at each delivery.
 	onDelivered func()
@@ -168,6 +169,10 @@ func (e *end) Completed(c *rdmap.Completion) {
 func (e *end) Delivered(d *rdmap.Delivery) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
+	if d.Err != nil {
+		e.refused = append(e.refused, delivery{Delivery: *d})
+		return
+	}
 	got := delivery{Delivery: *d}
 	if d.Opcode.Payload() {
 		got.data = string(bytes.Join(d.Buffer.SG, nil)[:d.Length])

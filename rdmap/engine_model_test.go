@@ -220,8 +220,8 @@ func (m *modelEnd) finish(t *rapid.T) {
 		}
 	}
 	m.s.StopReceive()
-	if !m.gone || m.results != int(m.posted) || m.s.Outstanding() != 0 || !m.s.Flushed() {
-		t.Fatalf("%d requests of %d completed, finished %v, flushed %v", m.results, m.posted, m.gone, m.s.Flushed())
+	if !m.gone || m.results != int(m.posted) || m.s.Outstanding() != 0 || !m.s.Over() {
+		t.Fatalf("%d requests of %d completed, finished %v, over %v", m.results, m.posted, m.gone, m.s.Over())
 	}
 	for _, b := range m.over {
 		if len(bytes.Trim(b, string([]byte{scribble}))) != 0 {

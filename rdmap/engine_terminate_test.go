@@ -41,8 +41,8 @@ func TestEveryCodeBothWays(t *testing.T) {
 			}
 			b.llp.sent = nil
 			b.wantIdle("a Terminate is never answered")
-			b.wantDone("what is outstanding fails; what the LLP had taken keeps its good end", "1! 2")
-			if !b.s.Flushed() || !errors.Is(b.s.Err(), &protocol.Error{Code: code, Remote: true}) {
+			b.wantDone("what is outstanding fails, and what stands behind it", "1! 2!")
+			if !b.s.Over() || !errors.Is(b.s.Err(), &protocol.Error{Code: code, Remote: true}) {
 				t.Errorf("error %v", b.s.Err())
 			}
 			a.deliver(iwarptest.Send(1, nil)) // dropped; the receive owner has seen the end
@@ -128,10 +128,6 @@ func TestResponderIsSilentBeforeTheFirstSegment(t *testing.T) {
 	e.s.StopReceive()
 	e.wantDone("flushed", "1!")
 
-	e = newEnd(t, responder) // whatever the LLP allows
-	e.s.Fail(&protocol.Error{Code: protocol.MPACRC}, true)
-	e.wantIdle("nor if the LLP would take it")
-
 	e = newEnd(t)
 	e.s.Fail(&protocol.Error{Code: protocol.MPACRC}, true)
 	e.wantTerminate("an initiator may always send", protocol.MPACRC, nil)
@@ -142,20 +138,79 @@ func TestResponderIsSilentBeforeTheFirstSegment(t *testing.T) {
 	e.wantTerminate("so may a responder that has had an FPDU", protocol.MPACRC, nil)
 }
 
-// Shows: RDMAP-5.4-06, RDMAP-5.4-07
-func TestTerminateCutsAMessageShort(t *testing.T) {
-	e := newEnd(t)
-	e.llp.mulpdu, e.llp.limit = 128, 2
-	e.post(rdmap.Request{ID: 1, Op: rdmap.OpSend, SG: [][]byte{make([]byte, 1000)}})
-	e.post(send(2, "never"))
-	if p, err := e.s.Transmit(e.llp, false); p != rdmap.More || err != nil {
-		t.Fatal(p, err)
-	}
-	e.llp.sent = nil
+// An untagged message that has begun is finished before the Terminate, since a peer
+// such as siw takes no other opcode within one; a tagged one ends in the middle, and
+// so does any if no Terminate is due or nobody is left to read.
+//
+// Shows: RDMAP-5.4-06, RDMAP-5.4-07, DDP-5.2-03
+func TestTerminateWithinAMessage(t *testing.T) {
+	const size = 1000
 	bad := iwarptest.Write(5, 0, []byte("x"))
-	e.wantError("meanwhile", bad, protocol.DDPTaggedInvalidSTag)
-	e.wantTerminate("at the earliest chance", protocol.DDPTaggedInvalidSTag, bad)
-	e.wantDone("nothing was sent whole", "1! 2!")
+	unknownSTag := func(e *end) {
+		e.wantError("meanwhile", bad, protocol.DDPTaggedInvalidSTag)
+	}
+	for _, c := range []struct {
+		name     string
+		request  rdmap.Request
+		fail     func(e *end)
+		finished bool
+	}{
+		{"Send", rdmap.Request{Op: rdmap.OpSend}, unknownSTag, true},
+		{"Send with Invalidate", rdmap.Request{Op: rdmap.OpSendInvalidate, Invalidate: 7}, unknownSTag, true},
+		{"Send, CRC error", rdmap.Request{Op: rdmap.OpSend}, func(e *end) {
+			e.s.Fail(&protocol.Error{Code: protocol.MPACRC}, true)
+		}, true},
+		{"Write", rdmap.Request{Op: rdmap.OpWrite, STag: 7}, unknownSTag, false},
+		{"Send, LLP lost", rdmap.Request{Op: rdmap.OpSend}, func(e *end) {
+			e.s.Fail(&protocol.Error{Code: protocol.MPAConnectionLost}, false)
+		}, false},
+		{"Send, the peer terminates", rdmap.Request{Op: rdmap.OpSend}, func(e *end) {
+			if err := e.receive(iwarptest.Terminate(uint16(protocol.DDPUntaggedMSN), nil)); err == nil || !err.Remote {
+				e.t.Fatalf("told: %v", err)
+			}
+		}, false},
+		{"Send, the peer has closed", rdmap.Request{Op: rdmap.OpSend}, func(e *end) {
+			e.deliver(iwarptest.Tagged(0, false, 5, 0, nil))
+			if err := e.s.PeerClosed(); err == nil {
+				e.t.Fatal("a cut message is a graceful end")
+			}
+		}, false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			e := newEnd(t)
+			e.llp.mulpdu, e.llp.limit = 128, 2
+			c.request.ID, c.request.SG = 1, [][]byte{make([]byte, size)}
+			e.post(c.request)
+			e.post(send(2, "never"))
+			if p, err := e.s.Transmit(e.llp, false); p != rdmap.More || err != nil {
+				t.Fatal(p, err)
+			}
+			c.fail(e)
+			e.transmit()
+			octets, last, terminates := 0, false, 0
+			for _, seg := range e.llp.sent {
+				if seg[1]&0xf == byte(rdmap.OpcodeTerminate) {
+					terminates++
+					continue
+				}
+				octets += len(seg) - 14
+				if seg[0]&0x80 == 0 {
+					octets -= 4
+				}
+				last = seg[0]&0x40 != 0
+			}
+			due := e.s.Err() != nil && c.name != "Send, LLP lost" && c.name != "Send, the peer terminates"
+			if last != c.finished || c.finished != (octets == size) || (terminates == 1) != due {
+				t.Errorf("%d octets sent, last segment %v, %d Terminates", octets, last, terminates)
+			}
+			e.s.StopReceive()
+			if c.finished {
+				e.wantDone("the message was sent whole", "1 2!")
+			} else {
+				e.wantDone("nothing was sent whole", "1! 2!")
+			}
+		})
+	}
 }
 
 // A Terminate that is longer than a batch or a segment still goes out whole.

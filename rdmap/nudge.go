@@ -22,7 +22,7 @@ func (s *Stream) startNudge() bool {
 	t.nudge, t.kind = false, sendingNudge
 	t.payload[0] = nil
 	if err := t.out.Start(t.tagged(OpcodeWrite, rtrSTag, 0), t.payload[:]); err != nil {
-		s.failLocked(&protocol.Error{Code: protocol.RDMAPLocalCatastrophic, Err: err}, true)
+		s.fail(&protocol.Error{Code: protocol.RDMAPLocalCatastrophic, Err: err}, true)
 	}
 	return true
 }

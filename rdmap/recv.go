@@ -17,12 +17,12 @@ import (
 // the Terminate that is due, and goes on receiving until the peer's FIN.
 // Segments after an error are dropped without another one.
 func (s *Stream) Receive(order uint64, seg []byte) *protocol.Error {
-	if s.failed.Load() {
+	if s.Failed() {
 		s.EndBatch()
 		s.StopReceive()
 		return nil
 	}
-	if s.ended.Load() {
+	if s.peerClosed { // which the receive owner alone changes
 		s.EndBatch()
 		err := &protocol.Error{
 			Code: protocol.DDPLocalCatastrophic, Section: "RFC 5041 section 6.2.1",
@@ -63,25 +63,23 @@ func (s *Stream) countFresh() {
 	}
 }
 
-// open notes the first valid segment: from now on the responder may send.
+// open notes the first valid segment: from now on the responder may send, as the
+// LLP knows.
 func (s *Stream) open() {
 	s.opened = true
-	s.EndBatch() // s.mu may be held by who waits for the region
-	s.mu.Lock()
-	s.sendOpen = true
-	s.mu.Unlock()
 	s.wake.Store(true)
 }
 
 func (s *Stream) receiveFailed(err *protocol.Error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	// A segment that was valid as MPA sees it has arrived: a Terminate may go,
-	// unless the error is the answer to one.
-	s.sendOpen = true
-	s.recvDone = true
-	s.failLocked(err, !err.Remote && !fromTerminate(err))
-	s.flushIfDone()
+	s.fail(err, !err.Remote && !fromTerminate(err)) // no Terminate answers a Terminate
+	if b, ok := s.recv.Blamed(QNSend); ok && b.Token != tokenRTR && s.err == err {
+		s.delivery = Delivery{Buffer: b, Err: err}
+		s.deliver()
+	}
+	s.busy &^= receiveOwner
+	s.settle()
 }
 
 // fromTerminate reports whether it was a Terminate that broke a rule. No
@@ -133,6 +131,7 @@ func (s *Stream) responseTarget(h *ddp.Header, n int) (ddp.Target, *protocol.Err
 	if o == nil || (!first && !s.cfg.Unordered) {
 		return ddp.Target{}, strayResponse("STag %v: not the sink of the oldest outstanding RDMA Read", h.STag)
 	}
+	s.readOctets += uint64(n)
 	return ddp.Target{Sink: o.sink}, nil
 }
 
@@ -397,7 +396,7 @@ func (s *Stream) responded(o *outstanding, original uint64) {
 	e.state, e.original = entryDone, original
 	s.outstanding.pop()
 	s.complete()
-	if s.queue.next < s.queue.tail || s.closing {
+	if s.queue.next < s.queue.tail || s.refuses() {
 		s.wake.Store(true) // something may have waited for ORD, a fence or the end
 	}
 }
@@ -435,7 +434,7 @@ func lost(err error) *protocol.Error {
 		return perr
 	}
 	if errors.Is(err, io.EOF) {
-		err = errPeerClosed
+		err = io.ErrUnexpectedEOF
 	}
 	return &protocol.Error{Code: protocol.MPAConnectionLost, Section: "RFC 5044 section 8", Err: err}
 }

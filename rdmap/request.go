@@ -132,7 +132,9 @@ type entry struct {
 	inline   []byte   // backing for inline data
 	total    uint32
 	state    uint8
-	hidden   bool // the RTR indication: no completion
+	hidden   bool   // the RTR indication: no completion
+	begun    bool   // its message has been given to DDP
+	msn      uint32 // of that message, if it is untagged
 	original uint64
 	header   [AtomicRequestLen]byte // RDMAP header or Immediate Data on the wire
 	own      [1][]byte              // header as a gather list
@@ -176,7 +178,7 @@ func (q *sendQueue) grow() {
 func (q *sendQueue) add(r *Request, total uint32, hidden bool) {
 	q.grow()
 	e := q.at(q.tail)
-	e.req, e.total, e.hidden, e.state, e.original, e.err = *r, total, hidden, entryQueued, 0, nil
+	e.req, e.total, e.hidden, e.state, e.begun, e.original, e.err = *r, total, hidden, entryQueued, false, 0, nil
 	if r.Inline {
 		e.inline = e.inline[:0]
 		for _, p := range r.SG {
@@ -191,6 +193,23 @@ func (q *sendQueue) add(r *Request, total uint32, hidden bool) {
 	if hidden {
 		q.hidden++
 	}
+}
+
+// sent reports whether h is the header of a segment of this request's message.
+func (e *entry) sent(h *ddp.Header) bool {
+	r := &e.req
+	switch {
+	case !e.begun:
+		return false
+	case h.Tagged || r.Op == OpWrite:
+		return h.Tagged && r.Op == OpWrite && Control(h.Control).Opcode() == OpcodeWrite &&
+			h.STag == r.STag && (h.TO == r.TO || h.TO-r.TO < uint64(e.total))
+	}
+	qn := uint32(QNSend)
+	if r.Op.awaitsResponse() {
+		qn = QNReadRequest
+	}
+	return h.QN == qn && h.MSN == e.msn
 }
 
 // release drops the entry's references to the caller's memory.

@@ -1,6 +1,8 @@
 package rdmap
 
 import (
+	"io"
+
 	"github.com/go-iwarp/iwarp/ddp"
 	"github.com/go-iwarp/iwarp/protocol"
 )
@@ -21,6 +23,8 @@ type sender struct {
 	out      ddp.Outgoing
 	kind     int
 	request  inbound
+	begun    bool   // of its segments some are queued and some are not
+	tags     bool   // it is a tagged message
 	released bool   // the inbound slot of request is free again
 	at       uint64 // TO of the next octet of a Read Response
 	msn      [4]uint32
@@ -45,7 +49,7 @@ func (t *sender) init() {
 // idle says that no message is in hand any more, and keeps nothing of the memory of
 // the last one: a region's may be unmapped, or somebody else's, when it is closed.
 func (t *sender) idle() {
-	t.kind = sendingNothing
+	t.kind, t.begun = sendingNothing, false
 	t.out.Reset()
 	t.payload[0] = nil
 }
@@ -87,15 +91,12 @@ func (s *Stream) Transmit(llp ddp.LLP, wait bool) (Progress, error) {
 	if s.send.finished {
 		return Finished, nil
 	}
-	// Failed is asked first: what has failed before the LLP may send owes no
-	// Terminate, but the other way round it may.
-	failed := s.failed.Load()
 	maySend := llp.MaySend()
 	if maySend {
 		if err := s.fill(llp); err != nil {
 			return s.sendFailed(err)
 		}
-	} else if failed {
+	} else if s.silenced(llp) {
 		return s.finishSend(), nil
 	}
 	if llp.Buffered() {
@@ -114,6 +115,23 @@ func (s *Stream) Transmit(llp ddp.LLP, wait bool) (Progress, error) {
 	return p, nil
 }
 
+// silenced reports whether a responder that may not send yet never will: its stream
+// has failed, so that it owes no Terminate either (RFC 5044 section 7.1.2 rule 4),
+// or there is something to send and the peer has closed its half before its first
+// message, which fails the stream.
+func (s *Stream) silenced(llp ddp.LLP) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	// What the peer sent before its FIN has been seen, now that the FIN has.
+	if s.err == nil && s.peerClosed && !s.queue.empty() && !llp.MaySend() {
+		s.fail(&protocol.Error{
+			Code: protocol.MPAConnectionLost, Section: "RFC 5044 section 7.1.2",
+			Detail: "the peer closed its half before its first message, so that this end may send nothing", Err: io.ErrUnexpectedEOF,
+		}, false)
+	}
+	return s.err != nil && !llp.MaySend()
+}
+
 // fill queues segments until the batch is full or nothing is due.
 func (s *Stream) fill(llp ddp.LLP) error {
 	t := &s.send
@@ -121,10 +139,7 @@ func (s *Stream) fill(llp ddp.LLP) error {
 		if t.kind == sendingNothing && !s.startNext() {
 			return nil
 		}
-		if s.failed.Load() && t.kind != sendingTerminate {
-			// Nothing but the Terminate is queued on a stream that is seen to have
-			// failed: from the next batch on. A message may end in the middle: the
-			// peer discards it.
+		if t.kind != sendingTerminate && s.Failed() && !s.finishes() {
 			t.idle()
 			continue
 		}
@@ -169,6 +184,20 @@ func (s *Stream) letGo() {
 	}
 }
 
+// finishes reports whether the message in hand is still sent on a stream that has
+// failed. Between the segments of an untagged message the peer expects nothing else,
+// so one that has begun is finished before the Terminate that is due. Anything else
+// ends in the middle, and the peer discards it.
+func (s *Stream) finishes() bool {
+	t := &s.send
+	if !t.begun || t.kind == sendingResponse || t.tags {
+		return false
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.terminate != nil && !s.peerClosed
+}
+
 // segments queues segments of the message in hand: of a Read Response one, of
 // anything else all, or as many as the batch takes.
 func (s *Stream) segments(llp ddp.LLP) (last bool, err error) {
@@ -176,7 +205,7 @@ func (s *Stream) segments(llp ddp.LLP) (last bool, err error) {
 	switch t.kind {
 	case sendingResponse:
 		last, err := s.responseSegment(llp)
-		if last && err == nil && !s.failed.Load() {
+		if last && err == nil && !s.Failed() {
 			s.messageQueued()
 		}
 		return last, err
@@ -184,6 +213,7 @@ func (s *Stream) segments(llp ddp.LLP) (last bool, err error) {
 		s.releaseInbound() // before the last segment: see responseSegment
 	}
 	last, err = llp.QueueMessage(&t.out, t.kind == sendingRequest)
+	t.begun = !last
 	if last && err == nil {
 		s.messageQueued()
 	}
@@ -296,7 +326,7 @@ func (s *Stream) progress(maySend bool) Progress {
 			return Idle
 		}
 		return More
-	case s.closing && s.queue.empty():
+	case s.refuses() && s.queue.empty():
 		return s.finishSendLocked()
 	}
 	return Idle
@@ -312,8 +342,9 @@ func (s *Stream) finishSendLocked() Progress {
 	s.countSent()
 	s.send.idle()
 	s.letGo()
-	s.send.finished, s.sendDone = true, true
-	s.flushIfDone()
+	s.send.finished = true
+	s.busy &^= sendOwner
+	s.settle()
 	return Finished
 }
 
@@ -376,9 +407,10 @@ func (s *Stream) startRequest() bool {
 		e.state = entryStarted
 		s.send.kind = sendingRequest
 		h, sg := s.requestMessage(index, e)
+		s.send.tags, e.begun, e.msn = h.Tagged, true, h.MSN
 		if err := s.send.out.Start(h, sg); err != nil {
 			// check has bounded the length, so this is a mistake of ours.
-			s.failLocked(&protocol.Error{Code: protocol.RDMAPLocalCatastrophic, Err: err}, true)
+			s.fail(&protocol.Error{Code: protocol.RDMAPLocalCatastrophic, Err: err}, true)
 		}
 		return true
 	}
@@ -481,7 +513,7 @@ func (s *Stream) startResponse() bool {
 	if r.Size > 0 {
 		region, src, err := s.cfg.Table.Borrow(r.SrcSTag, s.cfg.Peer, r.SrcTO, uint64(r.Size), ddp.RemoteRead)
 		if err != nil {
-			s.failLocked(readOffender(err, &t.request.header, r), true)
+			s.fail(readOffender(err, &t.request.header, r), true)
 			return false
 		}
 		region.Release() // taken again for each segment
@@ -491,7 +523,7 @@ func (s *Stream) startResponse() bool {
 	t.payload[0] = source
 	if err := t.out.Start(t.tagged(OpcodeReadResponse, r.SinkSTag, r.SinkTO), t.payload[:]); err != nil {
 		t.idle()
-		s.failLocked(readOffender(&protocol.Error{Code: protocol.RDMAPTOWrap, Section: "RFC 5040 section 7.2", Err: err}, &t.request.header, r), true)
+		s.fail(readOffender(&protocol.Error{Code: protocol.RDMAPTOWrap, Section: "RFC 5040 section 7.2", Err: err}, &t.request.header, r), true)
 		return false
 	}
 	return true
@@ -507,14 +539,14 @@ func (s *Stream) startAtomicResponse() bool {
 		// The RDMA header is never included for an Atomic Request (RFC 7306
 		// section 8.1).
 		err.Offender = &protocol.Offender{SegmentLength: ddp.UntaggedHeaderLen + AtomicRequestLen, DDPHeader: t.request.header.AppendTo(nil)}
-		s.failLocked(err, true)
+		s.fail(err, true)
 		return false
 	}
-	t.kind = sendingAtomic
+	t.kind, t.tags = sendingAtomic, false
 	t.header = (&AtomicResponse{ID: a.ID, Original: original}).AppendTo(t.header[:0])
 	t.payload[0] = t.header
 	if err := t.out.Start(t.untagged(OpcodeAtomicResponse, 0), t.payload[:]); err != nil {
-		s.failLocked(&protocol.Error{Code: protocol.RDMAPLocalCatastrophic, Err: err}, true)
+		s.fail(&protocol.Error{Code: protocol.RDMAPLocalCatastrophic, Err: err}, true)
 		return false
 	}
 	return true

@@ -1,7 +1,6 @@
 package rdmap
 
 import (
-	"errors"
 	"fmt"
 	"math"
 	"sync"
@@ -73,8 +72,9 @@ type Handler interface {
 	// Completed is called once for each accepted request, in posting order. c is
 	// valid during the call.
 	Completed(c *Completion)
-	// Delivered is called for each Send or Immediate Data message, in order. d is
-	// valid during the call; the memory of d.Buffer is the source's again.
+	// Delivered is called for each Send or Immediate Data message, in order, and
+	// then, if such a message broke a rule and ended the stream, for that one with
+	// d.Err. d is valid during the call; the memory of d.Buffer is the source's again.
 	Delivered(d *Delivery)
 }
 
@@ -85,6 +85,8 @@ type Delivery struct {
 	Buffer      ddp.Buffer // as the source gave it; of Immediate Data only the Token
 	Immediate   uint64
 	Invalidated ddp.STag // for the Invalidate types
+	// Err is why the message was refused. Nothing but Buffer's Token is set beside it.
+	Err error
 }
 
 // Stats are counts since the stream began.
@@ -101,11 +103,9 @@ type Stats struct {
 // calls Receive. Each is one goroutine at a time; both may run at once. Post,
 // Fail and the rest may be called by anybody.
 //
-// Ends of a stream: CloseSend lets everything posted go and then refuses more;
-// an error (found here, or told by a Terminate) makes the send owner transmit a
-// Terminate where one is due and flush. Requests are flushed only when neither
-// owner can touch their memory any more: after the send owner has called
-// Transmit again and the receive owner has seen the error or called StopReceive.
+// How a stream ends is in lifetime.go. Requests are flushed only when neither owner
+// can touch their memory any more: after the send owner has called Transmit again
+// and the receive owner has seen the error or called StopReceive.
 type Stream struct {
 	cfg    Config
 	recv   *ddp.Receiver
@@ -114,27 +114,20 @@ type Stream struct {
 	grower ddp.Grower      // Config.Recv, if it is one
 	segLen int             // of the segment in hand; the receive owner's
 	told   *protocol.Error // what the peer's Terminate reports; the receive owner's
-	failed atomic.Bool
-	ended  atomic.Bool // the peer has closed its half
+	opened bool            // a first segment was accepted; the receive owner's
 	wake   atomic.Bool
 	placed atomic.Uint64 // payload octets of Writes and Read Responses
 	fresh  uint64        // of Writes, not in placed yet; the receive owner's
 	writes atomic.Uint64 // Writes that have arrived
 
+	lifetime
+
 	mu          sync.Mutex
-	err         *protocol.Error // why the stream ended; nil while it stands
-	flushErr    error
-	closing     bool // CloseSend was called
-	peerClosed  bool // no more responses will come
-	sendOpen    bool // a valid segment has come, or this is the initiator
-	opened      bool // a first segment was accepted
-	sendDone    bool // the send owner touches no request memory any more
-	recvDone    bool // the receive owner places nothing any more
-	terminate   *protocol.Error
 	queue       sendQueue
 	outstanding outstandingQueue
 	inbound     inboundQueue
 	stats       Stats
+	readOctets  uint64 // placed for Reads of this end
 	peerUsed    uint16 // a bit for each opcode that the peer has used well
 
 	// Here and not on the stack, since what goes through an interface escapes.
@@ -152,7 +145,7 @@ func NewStream(cfg Config) *Stream {
 	cfg.MaxSGE = orDefault(cfg.MaxSGE, 16)
 	cfg.MaxInline = orDefault(cfg.MaxInline, 512)
 	cfg.IRD, cfg.ORD = max(cfg.IRD, 0), max(cfg.ORD, 0)
-	s := &Stream{cfg: cfg, sendOpen: cfg.Initiator}
+	s := &Stream{cfg: cfg, lifetime: lifetime{busy: sendOwner | receiveOwner, culprit: noEntry}}
 	ird, ord := cfg.IRD, cfg.ORD
 	if cfg.RTR.Has(protocol.RTRRead) {
 		// The RTR Read goes from the initiator to the responder and takes a slot there
@@ -198,7 +191,7 @@ func orDefault(v, d int) int {
 func (s *Stream) Post(r *Request) error {
 	s.mu.Lock()
 	err := s.post(r)
-	s.flushIfDone()
+	s.settle()
 	s.mu.Unlock()
 	return err
 }
@@ -215,7 +208,7 @@ func (s *Stream) PostAll(rs []Request) (int, error) {
 			n++
 		}
 	}
-	s.flushIfDone()
+	s.settle()
 	s.mu.Unlock()
 	return n, err
 }
@@ -225,7 +218,7 @@ func (s *Stream) post(r *Request) error {
 	switch {
 	case err != nil:
 		return err
-	case s.closing:
+	case s.refuses():
 		return ErrClosed
 	case s.peerClosed && s.err == nil && r.Op.awaitsResponse():
 		return ErrPeerClosed
@@ -254,13 +247,13 @@ func (s *Stream) PostRTR(kind protocol.RTR) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {
-	case s.closing:
+	case s.refuses():
 		return ErrClosed
 	case s.queue.full() || s.queue.hidden > 0:
 		return ErrSendQueueFull
 	}
 	s.queue.add(&r, 0, true)
-	s.flushIfDone()
+	s.settle()
 	return nil
 }
 
@@ -302,110 +295,6 @@ func (s *Stream) check(r *Request) (uint32, error) {
 	return uint32(total), nil
 }
 
-// CloseSend refuses further requests. Those posted go on; when all have
-// completed, Transmit reports it.
-func (s *Stream) CloseSend() {
-	s.mu.Lock()
-	s.closing = true
-	s.mu.Unlock()
-}
-
-// Fail ends the stream for a reason found outside it: the LLP was lost, or the
-// ULP aborts. With terminate a Terminate message is owed to the peer. Only the
-// first error counts.
-func (s *Stream) Fail(err *protocol.Error, terminate bool) {
-	s.mu.Lock()
-	s.failLocked(err, terminate)
-	s.mu.Unlock()
-}
-
-func (s *Stream) failLocked(err *protocol.Error, terminate bool) {
-	if s.err != nil {
-		return
-	}
-	s.err = err
-	s.flushErr = fmt.Errorf("%w: %w", ErrFlushed, err)
-	// A responder that has not had one valid FPDU may not send any, so it owes
-	// no Terminate either (RFC 5044 section 7.1.2 rule 4).
-	if terminate && s.sendOpen {
-		s.terminate = err
-	}
-	s.failed.Store(true)
-	s.wake.Store(true)
-}
-
-// Err gives the error that ended the stream, nil while it stands.
-func (s *Stream) Err() error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.err == nil {
-		return nil
-	}
-	return s.err
-}
-
-// Failed reports whether the stream has ended in error. It takes no lock.
-func (s *Stream) Failed() bool { return s.failed.Load() }
-
-// PeerClosed says that the peer's half is closed (FIN): nothing more will
-// arrive. Reads and atomics that wait for a Response cannot complete, so it
-// fails the stream when there are any and reports that. Otherwise this end may
-// go on sending (RFC 5041 section 6.2.1).
-func (s *Stream) PeerClosed() error {
-	s.ended.Store(true)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.peerClosed = true
-	if s.err == nil && s.responsesDue() {
-		s.failLocked(&protocol.Error{
-			Code: protocol.MPAConnectionLost, Section: "RFC 5041 section 6.2.1",
-			Detail: "the peer closed its half while RDMA Reads or atomics were outstanding", Err: errPeerClosed,
-		}, false)
-	}
-	if s.err == nil {
-		return nil
-	}
-	return s.err
-}
-
-var errPeerClosed = errors.New("connection closed by peer")
-
-// responsesDue reports whether a posted request needs an answer of the peer.
-func (s *Stream) responsesDue() bool {
-	for i := s.queue.head; i < s.queue.tail; i++ {
-		if e := s.queue.at(i); e.req.Op.awaitsResponse() && e.state != entryDone {
-			return true
-		}
-	}
-	return false
-}
-
-// StopReceive says that the receive owner has gone: nothing will be placed any
-// more.
-func (s *Stream) StopReceive() {
-	s.mu.Lock()
-	s.recvDone = true
-	s.flushIfDone()
-	s.mu.Unlock()
-}
-
-// StopSend says that the send owner has gone: no request memory is read any
-// more.
-func (s *Stream) StopSend() {
-	s.mu.Lock()
-	s.sendDone = true
-	s.flushIfDone()
-	s.mu.Unlock()
-}
-
-// Flushed reports whether the stream has failed and every request has
-// completed.
-func (s *Stream) Flushed() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.err != nil && s.sendDone && s.recvDone && s.queue.empty()
-}
-
 // Stats gives the stream's counters.
 func (s *Stream) Stats() Stats {
 	s.mu.Lock()
@@ -427,26 +316,6 @@ func (s *Stream) Outstanding() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.queue.len()
-}
-
-// flushIfDone completes what is left of a failed stream once no owner can touch
-// the memory of the requests. What the peer has fully received keeps its good
-// end: only unfinished requests are flushed.
-func (s *Stream) flushIfDone() {
-	if !s.sendDone || !s.recvDone {
-		return
-	}
-	s.outstanding.close()
-	if s.err == nil {
-		return // a graceful end: everything had completed before
-	}
-	for i := s.queue.head; i < s.queue.tail; i++ {
-		if e := s.queue.at(i); e.state != entryDone {
-			e.state, e.err = entryDone, s.flushErr
-		}
-	}
-	s.queue.acked, s.queue.next = s.queue.tail, s.queue.tail
-	s.complete()
 }
 
 // complete hands up every finished request at the head of the queue: requests

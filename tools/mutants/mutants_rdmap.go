@@ -62,11 +62,15 @@ var rdmapMutants = []mutant{
 	{name: "fence-ignored", ids: "RDMAP-5.5-07", file: "rdmap/send.go", old: "return !e.req.Fence || s.outstanding.empty()", new: "return !e.req.Fence || !s.outstanding.full()"},
 
 	// the end
-	{name: "no-terminate", ids: "RDMAP-6.2.1-01, RDMAP-7.1-03", file: "rdmap/stream.go", old: "if terminate && s.sendOpen {", new: "if terminate && !s.sendOpen {"},
-	{name: "terminate-answered", ids: "RDMAP-5.4-07, RDMAP-5.4-05", file: "rdmap/recv.go", old: "s.failLocked(err, !err.Remote && !fromTerminate(err))", new: "s.failLocked(err, true)"},
-	{name: "second-error-reported", ids: "RDMAP-7.1-05", file: "rdmap/stream.go", old: "\tif s.err != nil {\n\t\treturn\n\t}\n\ts.err = err", new: "\ts.err = err"},
-	{name: "sending-on-after-an-error", ids: "RDMAP-5.4-07, RDMAP-7.1-03", file: "rdmap/send.go", old: "if s.failed.Load() && t.kind != sendingTerminate {", new: "if s.failed.Load() && t.kind == sendingTerminate+1 {"},
-	{name: "segments-after-the-end", ids: "DDP-6.2.1-03", file: "rdmap/recv.go", old: "if s.ended.Load() {", new: "if s.ended.Load() && seg == nil {"},
-	{name: "post-after-close", ids: "DDP-6.2.1-02", file: "rdmap/stream.go", old: "case s.closing:\n\t\treturn ErrClosed\n\tcase s.peerClosed", new: "case s.peerClosed"},
-	{name: "outstanding-not-flushed", ids: "RDMAP-6.2.1-02, DDP-6.2.2-02, RDMAP-5.4-06", file: "rdmap/stream.go", old: "e.state, e.err = entryDone, s.flushErr", new: "e.state, e.err = entryDone, nil"},
+	{name: "no-terminate", ids: "RDMAP-6.2.1-01, RDMAP-7.1-03", file: "rdmap/lifetime.go", old: "if terminate {\n", new: "if terminate && err.Offender == nil {\n"},
+	{name: "terminate-answered", ids: "RDMAP-5.4-07, RDMAP-5.4-05", file: "rdmap/recv.go", old: "s.fail(err, !err.Remote && !fromTerminate(err))", new: "s.fail(err, true)"},
+	{name: "second-error-reported", ids: "RDMAP-7.1-05", file: "rdmap/lifetime.go", old: "if s.err != nil || phase(s.phase.Load()) == phaseEnded {", new: "if phase(s.phase.Load()) == phaseEnded {"},
+	{name: "sending-on-after-an-error", ids: "RDMAP-5.4-07, RDMAP-7.1-03", file: "rdmap/send.go", old: "if t.kind != sendingTerminate && s.Failed() && !s.finishes() {", new: "if t.kind == sendingTerminate+1 {"},
+	{name: "segments-after-the-end", ids: "DDP-6.2.1-03", file: "rdmap/recv.go", old: "if s.peerClosed {", new: "if s.peerClosed && seg == nil {"},
+	{name: "post-after-close", ids: "DDP-6.2.1-02", file: "rdmap/stream.go", old: "case s.refuses():\n\t\treturn ErrClosed\n\tcase s.peerClosed", new: "case s.peerClosed"},
+	{name: "outstanding-not-flushed", ids: "RDMAP-6.2.1-02, DDP-6.2.2-02, RDMAP-5.4-06", file: "rdmap/lifetime.go", old: "e.err = s.flushErr", new: "e.err = nil"},
+	{name: "fin-within-a-message", ids: "DDP-6.2.2-01", file: "rdmap/lifetime.go", old: "case s.recv.InProgress():", new: "case s.recv.InProgress() && s.cfg.Unordered:"},
+	{name: "success-behind-a-flush", ids: "RDMAP-6.2.1-02", file: "rdmap/lifetime.go", old: "case cut || e.state != entryDone:", new: "case e.state != entryDone:"},
+	{name: "culprit-flushed", ids: "RDMAP-6.2.1-02", file: "rdmap/lifetime.go", old: "s.culprit = s.findCulprit(err)", new: "s.culprit = noEntry"},
+	{name: "terminate-within-a-send", ids: "DDP-5.2-03", file: "rdmap/send.go", old: "return s.terminate != nil && !s.peerClosed", new: "return false"},
 }

@@ -1,0 +1,366 @@
+package iwarp
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/go-iwarp/iwarp/mpa"
+	"github.com/go-iwarp/iwarp/protocol"
+	"github.com/go-iwarp/iwarp/rdmap"
+)
+
+// lifetime is where a connection stands:
+//
+//	open --Close, CloseWrite--> closing --all has gone: FIN--> draining --peer's FIN--> done
+//	  |                            |                              |                      ^
+//	  +----------- error ----------+------------------------------+                      |
+//	                               |                                                     |
+//	                               +--> failed --Terminate, FIN, and the peer's FIN------+
+//	                               |       |                                             |
+//	                               |   the LLP is lost, Abort, CloseTimeout              |
+//	                               |       v                                             |
+//	                               +--> lost --both halves have been left----------------+
+//
+// It only goes on. The engines (rdmap.Stream, and the LLP) report what has happened:
+// the stream has failed, all has been sent, no more octets will come. What follows
+// for the connection is decided here, once for each state that it comes to.
+type lifetime uint32
+
+const (
+	open     lifetime = iota // work is taken, octets go both ways
+	closing                  // no more work is taken; what is posted goes on
+	draining                 // all has been sent; the peer's octets still come
+	failed                   // an error has ended the stream; what comes is swallowed
+	lost                     // nothing can be sent any more, the LLP is being closed
+	done                     // both halves have ended, and all is given back
+)
+
+// shut is how this end's half of the LLP was closed.
+type shut uint8
+
+const (
+	shutNot        shut = iota
+	shutHalf            // by a FIN, or at least that was tried
+	shutImpossible      // the conn below cannot close one half, such as a net.Pipe
+	shutWhole           // so the whole conn was closed, where all has been sent
+)
+
+// life is a connection's lifetime and what decides about the next step.
+type life struct {
+	state   atomic.Uint32 // a lifetime; changed by setState only
+	done    chan struct{}
+	drained chan struct{} // closed when the send half has ended
+
+	mu      sync.Mutex
+	halves  int  // that still run: send and receive
+	leaving bool // Close was called
+	reset   bool // the LLP is to be closed with a reset
+	shut    shut
+	timer   *time.Timer // bounds what the connection still has to do
+	last    progress    // when the timer was set
+	cause   error       // why Close did not wait for a graceful end
+	events  eventLog
+}
+
+func (l *life) init(logger *slog.Logger) {
+	l.done, l.drained, l.halves, l.events.logger = make(chan struct{}), make(chan struct{}), 2, logger
+}
+
+// setState is the one place where a connection goes on to its end. It returns the
+// state before.
+func (c *Conn) setState(to lifetime) (from lifetime) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	from = lifetime(c.state.Load())
+	if from < to {
+		c.state.Store(uint32(to))
+	}
+	return from
+}
+
+func (c *Conn) is(s lifetime) bool { return lifetime(c.state.Load()) == s }
+
+// streamFailed notes that the stream has ended in error; gone says that the LLP
+// has, too. It is called by everybody who sees it, and acts once.
+func (c *Conn) streamFailed(gone bool) {
+	to := failed
+	if gone {
+		to = lost
+	}
+	if lifetime(c.state.Load()) >= to {
+		return
+	}
+	from := c.setState(to)
+	if from < failed {
+		c.events.log(slog.LevelWarn, "iwarp connection failed", "remote", c.RemoteAddr(), "error", c.stream.Err())
+	}
+	if gone && from < lost {
+		c.drop()
+	}
+	c.dropUnclosable()
+	c.startTimer()
+}
+
+// sendEnded notes that nothing will be sent any more: a FIN tells the peer. err is
+// the LLP's. The holder of the send token calls it, and it acts once.
+func (c *Conn) sendEnded(err error) {
+	if c.sent {
+		return
+	}
+	c.sent = true
+	if err != nil {
+		c.streamFailed(true)
+	}
+	if c.setState(draining) < lost {
+		c.closeHalf()
+	}
+	close(c.drained)
+	c.halfEnded()
+}
+
+func (c *Conn) closeHalf() {
+	err := c.llp.CloseWrite()
+	s := shutHalf
+	if errors.Is(err, errors.ErrUnsupported) {
+		s = shutImpossible
+	}
+	if err != nil {
+		c.events.log(slog.LevelDebug, "iwarp half-close", "remote", c.RemoteAddr(), "error", err)
+	}
+	c.mu.Lock()
+	c.life.shut = s
+	c.mu.Unlock()
+	c.dropUnclosable()
+}
+
+// dropUnclosable ends a connection whose conn below cannot close one half: where
+// all has been sent, and a FIN would tell the peer so, the whole conn is closed.
+// What was decided before and what was sent may meet, so both sides call it.
+func (c *Conn) dropUnclosable() {
+	c.mu.Lock()
+	drop := c.life.shut == shutImpossible && (c.leaving || lifetime(c.state.Load()) >= failed)
+	if drop {
+		c.life.shut = shutWhole
+	}
+	c.mu.Unlock()
+	if drop {
+		c.drop()
+	}
+}
+
+// closedBelow reports whether this end has closed the conn below at its graceful
+// end, so that what Receive says of it is no error.
+func (c *Conn) closedBelow() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.life.shut == shutWhole
+}
+
+// drop closes the conn below. After Abort it is a reset, whoever comes first: a
+// FIN would tell the peer that all has been sent.
+func (c *Conn) drop() {
+	c.mu.Lock()
+	reset := c.reset
+	c.mu.Unlock()
+	if reset {
+		_ = c.llp.Abort()
+	} else {
+		_ = c.llp.Close()
+	}
+}
+
+// cut ends the connection at once, for a reason that is no error of the protocol.
+func (c *Conn) cut(detail string, cause error) {
+	if c.is(done) {
+		return
+	}
+	c.mu.Lock()
+	c.reset = true // before anybody sees the stream fail
+	c.mu.Unlock()
+	c.stream.Fail(&ProtocolError{Code: protocol.MPAConnectionLost, Detail: detail, Err: cause}, false)
+	if c.stream.Failed() {
+		c.streamFailed(true)
+	}
+	_ = c.llp.Abort()
+	c.kick()
+}
+
+// halfEnded notes that one half has ended. The last one ends the connection.
+func (c *Conn) halfEnded() {
+	c.mu.Lock()
+	c.halves--
+	over := c.halves == 0
+	if over && c.timer != nil {
+		c.timer.Stop()
+	}
+	c.mu.Unlock()
+	if !over {
+		return
+	}
+	c.drop()
+	c.setState(done)
+	c.qp.sendCQ.removePolled(c)
+	c.qp.recvCQ.removePolled(c)
+	c.give()
+	close(c.done)
+	c.events.log(slog.LevelInfo, "iwarp connection closed", "remote", c.RemoteAddr(), "error", c.stream.Err())
+}
+
+// startTimer bounds what a closing or failed connection waits for: see
+// Config.CloseTimeout.
+func (c *Conn) startTimer() {
+	if c.cfg.CloseTimeout < 0 {
+		return
+	}
+	now := c.progress()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.timer == nil && c.halves > 0 {
+		c.last = now
+		c.timer = time.AfterFunc(c.cfg.CloseTimeout, c.timeUp)
+	}
+}
+
+// timeUp cuts the connection, unless work of this end has moved since the timer
+// was set.
+func (c *Conn) timeUp() {
+	now := c.progress()
+	c.mu.Lock()
+	if c.halves == 0 {
+		c.mu.Unlock()
+		return
+	}
+	if now.since(&c.last) {
+		c.last = now
+		c.timer.Reset(c.cfg.CloseTimeout)
+		c.mu.Unlock()
+		return
+	}
+	c.cause = fmt.Errorf("iwarp: close: the peer did not take the data or close its half within %v: %w", c.cfg.CloseTimeout, os.ErrDeadlineExceeded)
+	cause := c.cause
+	c.mu.Unlock()
+	c.cut("close", cause)
+}
+
+// progress is how far the work of this end has come. The peer's own work (its
+// Reads, what it sends) does not count: it could go on for ever.
+type progress struct {
+	own      rdmap.Progressed
+	sent     uint64 // octets that TCP has taken
+	segments uint64 // that have come whole
+	partial  uint64 // octets of the one that is coming
+}
+
+func (c *Conn) progress() progress {
+	p := progress{own: c.stream.Progressed()}
+	if m, ok := c.llp.(*mpa.Conn); ok {
+		s := m.Stats()
+		p.sent, p.segments, p.partial = s.OctetsSent, s.FPDUsReceived, s.OctetsRead-s.OctetsReceived
+	}
+	return p
+}
+
+// since reports whether work of this end was outstanding before and has moved
+// since: something has completed, octets of a Response have been placed, octets of
+// a batch with messages of this end have been taken, or more of an FPDU has come,
+// as long as that one FPDU may be a Response's.
+func (p *progress) since(before *progress) bool {
+	switch {
+	case before.own.Outstanding == 0:
+		return false
+	case p.own.Octets != before.own.Octets || p.own.Done != before.own.Done:
+		return true
+	case before.own.Sending && p.sent != before.sent:
+		return true
+	}
+	return before.own.Reading && p.segments == before.segments && p.partial > before.partial
+}
+
+// Close is CloseContext without a context.
+func (c *Conn) Close() error { return c.CloseContext(context.Background()) }
+
+// CloseContext ends the connection gracefully: it refuses new work, lets what is
+// posted complete, sends a FIN and waits for the peer's. It takes as long as the
+// work of this end moves, and Config.CloseTimeout beyond that for what the peer
+// still wants or keeps open. Then, or when ctx ends, the connection is aborted, and
+// the error says so. Otherwise it is nil, also when the connection had failed before
+// (see Err). It is idempotent.
+func (c *Conn) CloseContext(ctx context.Context) error {
+	c.setState(closing)
+	c.stream.CloseSend()
+	c.mu.Lock()
+	c.leaving = true
+	c.mu.Unlock()
+	c.startTimer()
+	c.dropUnclosable()
+	c.kick()
+	stop := context.AfterFunc(ctx, func() { c.giveUp(context.Cause(ctx)) })
+	<-c.done
+	stop()
+	c.qp.queues.disown()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.cause
+}
+
+// giveUp cuts a connection that is closing, for the reason given.
+func (c *Conn) giveUp(cause error) {
+	c.mu.Lock()
+	if c.halves > 0 && c.cause == nil {
+		c.cause = fmt.Errorf("iwarp: close: %w", cause)
+	}
+	c.mu.Unlock()
+	c.cut("close", cause)
+}
+
+// eventLog hands what happens to the program's log handler, in order, from a
+// goroutine that lives while there is something to log. A handler may use the
+// connection, and even close it, so none of the connection's goroutines waits for
+// it. A connection has a handful of events in its life.
+type eventLog struct {
+	logger *slog.Logger
+
+	mu      sync.Mutex
+	queue   []event
+	running bool
+}
+
+type event struct {
+	level slog.Level
+	msg   string
+	args  []any
+}
+
+func (l *eventLog) log(level slog.Level, msg string, args ...any) {
+	if l.logger == nil {
+		return
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.queue = append(l.queue, event{level, msg, args})
+	if !l.running {
+		l.running = true
+		go l.run()
+	}
+}
+
+func (l *eventLog) run() {
+	for {
+		l.mu.Lock()
+		if len(l.queue) == 0 {
+			l.running = false
+			l.mu.Unlock()
+			return
+		}
+		e := l.queue[0]
+		l.queue = l.queue[1:]
+		l.mu.Unlock()
+		l.logger.Log(context.Background(), e.level, e.msg, e.args...)
+	}
+}

@@ -1,0 +1,110 @@
+package rdmap_test
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/go-iwarp/iwarp/iwarptest"
+	"github.com/go-iwarp/iwarp/protocol"
+	"github.com/go-iwarp/iwarp/rdmap"
+)
+
+// The request that the peer's Terminate echoes has the peer's error; what stood
+// before it and was not answered, and all behind it, is flushed.
+//
+// Shows: RDMAP-6.2.1-02
+func TestCulpritOfATerminate(t *testing.T) {
+	atomic := rdmap.Request{ID: 2, Op: rdmap.OpFetchAdd, STag: 7}
+	write := rdmap.Request{ID: 2, Op: rdmap.OpWrite, STag: 7, TO: 100, SG: [][]byte{make([]byte, 300)}}
+	for _, c := range []struct {
+		name   string
+		second rdmap.Request
+		echo   func(sent [][]byte) []byte
+		want   string // completions: "!" is flushed, "?" has an error of its own
+	}{
+		{"a Read", read(2, make([]byte, 1)), func(sent [][]byte) []byte { return sent[1] }, "1! 2? 3! 4!"},
+		{"the first Read", read(2, make([]byte, 1)), func(sent [][]byte) []byte { return sent[0] }, "1? 2! 3! 4!"},
+		{"an atomic", atomic, func(sent [][]byte) []byte { return sent[1] }, "1! 2? 3! 4!"},
+		{"a Send", send(2, "x"), func(sent [][]byte) []byte { return sent[1] }, "1! 2? 3! 4!"},
+		{"a Write's second segment", write, func(sent [][]byte) []byte { return sent[2] }, "1! 2? 3! 4!"},
+		{"an empty Write", rdmap.Request{ID: 2, Op: rdmap.OpWrite, STag: 7, TO: 9}, func(sent [][]byte) []byte { return sent[1] }, "1! 2? 3! 4!"},
+		{"a Write of another STag", write, func([][]byte) []byte { return iwarptest.Write(8, 100, nil) }, "1! 2! 3! 4!"},
+		{"a Write beyond the end", write, func([][]byte) []byte { return iwarptest.Write(7, 400, nil) }, "1! 2! 3! 4!"},
+		{"a Response", write, func([][]byte) []byte { return iwarptest.ReadResponse(7, 100, nil) }, "1! 2! 3! 4!"},
+		{"another MSN", send(2, "x"), func([][]byte) []byte { return iwarptest.Send(9, nil) }, "1! 2! 3! 4!"},
+		{"nothing", send(2, "x"), func([][]byte) []byte { return nil }, "1! 2! 3! 4!"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			e := newEnd(t)
+			e.llp.mulpdu = 200
+			e.post(read(1, make([]byte, 1)))
+			e.post(c.second)
+			e.post(read(3, make([]byte, 1)))
+			e.post(send(4, "behind"))
+			e.transmit()
+			err := e.receive(iwarptest.Terminate(uint16(protocol.RDMAPAccess), c.echo(e.llp.sent)))
+			if err == nil || !err.Remote {
+				t.Fatalf("Receive returns %v", err)
+			}
+			e.transmit()
+			e.wantDone("each has its own status", c.want)
+		})
+	}
+}
+
+// A Response that breaks a rule is the fault of the Read that it answers, at this
+// end.
+//
+// Shows: RDMAP-5.2.2-05
+func TestCulpritOfAResponse(t *testing.T) {
+	e := newEnd(t)
+	e.post(read(1, guarded(t, 1)))
+	e.post(read(2, guarded(t, 1)))
+	sink := e.wantRead("first", 1, 1, 0x11223344, 0x1000)
+	e.next("second")
+	e.deliver(iwarptest.ReadResponse(sink, 0, []byte{1}))
+	e.wantError("not the sink of the Read that is next", iwarptest.ReadResponse(sink, 0, []byte{1}), protocol.DDPTaggedInvalidSTag)
+	e.transmit()
+	e.wantDone("the second Read", "1 2?")
+}
+
+// The receive whose message broke a rule has that error, and no other has it.
+func TestRefusedReceive(t *testing.T) {
+	for _, c := range []struct {
+		name     string
+		segments [][]byte
+		code     protocol.Code
+		token    string
+	}{
+		{"too long", [][]byte{iwarptest.Send(1, make([]byte, 20))}, protocol.DDPUntaggedTooLong, "[0]"},
+		{"too long, of several segments", [][]byte{
+			iwarptest.Send(1, nil),
+			iwarptest.Untagged(3, false, 0, 0, 2, 0, make([]byte, 9)), iwarptest.Untagged(3, true, 0, 0, 2, 9, make([]byte, 2)),
+		}, protocol.DDPUntaggedTooLong, "[1]"},
+		{"nothing to invalidate", [][]byte{iwarptest.SendInvalidate(1, 99, nil)}, protocol.RDMAPCannotInvalidate, "[0]"},
+		{"short Immediate Data", [][]byte{iwarptest.Untagged(8, true, 0, 0, 1, 0, nil)}, protocol.RDMAPOperationUnspecified, "[0]"},
+		{"no buffer", [][]byte{iwarptest.Send(1, nil), iwarptest.Send(2, nil), iwarptest.Send(3, nil)}, protocol.DDPUntaggedNoBuffer, "[]"},
+		{"a Write", [][]byte{iwarptest.Write(5, 0, []byte("x"))}, protocol.DDPTaggedInvalidSTag, "[]"},
+		{"a segment with half a header", [][]byte{iwarptest.Send(1, nil), iwarptest.Send(2, nil)[:17]}, protocol.DDPLocalCatastrophic, "[]"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			e := newEnd(t)
+			e.postRecv(10, 10)
+			last := len(c.segments) - 1
+			e.deliver(c.segments[:last]...)
+			err := e.wantError(c.name, c.segments[last], c.code)
+			tokens := []uint64{}
+			for _, d := range e.refused {
+				tokens = append(tokens, d.Buffer.Token)
+				if !errors.Is(d.Err, err) {
+					t.Errorf("refused with %v", d.Err)
+				}
+			}
+			if got := strings.TrimSpace(fmt.Sprint(tokens)); got != c.token {
+				t.Errorf("receives %v refused, want %v", got, c.token)
+			}
+		})
+	}
+}

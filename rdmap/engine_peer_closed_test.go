@@ -1,0 +1,75 @@
+package rdmap_test
+
+import (
+	"errors"
+	"io"
+	"testing"
+
+	"github.com/go-iwarp/iwarp/iwarptest"
+	"github.com/go-iwarp/iwarp/protocol"
+	"github.com/go-iwarp/iwarp/rdmap"
+)
+
+// A FIN between two segments of a message is no graceful end, whatever the message
+// is and whoever receives it. This half is open, so a Terminate says so.
+//
+// Shows: DDP-6.2.2-01, RDMAP-6.2.1-01
+func TestPeerClosedWithinAMessage(t *testing.T) {
+	for _, c := range []struct {
+		name    string
+		segment []byte
+	}{
+		{"Send", iwarptest.Untagged(3, false, 0, 0, 1, 0, []byte("abc"))},
+		{"empty first segment of a Send", iwarptest.Untagged(3, false, 0, 0, 1, 0, nil)},
+		{"Send with Invalidate", iwarptest.Untagged(4, false, 7, 0, 1, 0, []byte("abc"))},
+		{"Send with SE", iwarptest.Untagged(5, false, 0, 0, 1, 0, []byte("abc"))},
+		{"Send with SE and Invalidate", iwarptest.Untagged(6, false, 7, 0, 1, 0, []byte("abc"))},
+		{"Immediate Data", iwarptest.Untagged(8, false, 0, 0, 1, 0, make([]byte, 4))},
+		{"Immediate Data with SE", iwarptest.Untagged(9, false, 0, 0, 1, 0, make([]byte, 4))},
+		{"Write", iwarptest.Tagged(0, false, 7, 0, nil)},
+		{"Read Request", iwarptest.Untagged(1, false, 0, 1, 1, 0, make([]byte, 14))},
+		{"Atomic Request", iwarptest.Untagged(10, false, 0, 1, 1, 0, make([]byte, 14))},
+		{"Terminate", iwarptest.Untagged(7, false, 0, 2, 1, 0, make([]byte, 2))},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			for role, initiator := range map[string]bool{"initiator": true, "responder": false} {
+				e := newEnd(t, func(cfg *rdmap.Config) { cfg.Initiator = initiator })
+				e.postRecv(8, 8)
+				e.deliver(c.segment)
+				err := e.s.PeerClosed()
+				if !errors.Is(err, &protocol.Error{Code: protocol.MPAConnectionLost}) || !errors.Is(err, io.ErrUnexpectedEOF) {
+					t.Fatalf("%s: PeerClosed returns %v", role, err)
+				}
+				e.wantTerminate(role, protocol.MPAConnectionLost, nil)
+			}
+		})
+	}
+}
+
+// Out of order too: a message that waits for an earlier one is lost as well.
+//
+// Shows: DDP-6.2.2-01
+func TestPeerClosedWithAGap(t *testing.T) {
+	e := newEnd(t, unordered)
+	e.postRecv(8, 8)
+	e.deliverAt(1, iwarptest.Write(7, 0, nil))
+	if err := e.s.PeerClosed(); !errors.Is(err, io.ErrUnexpectedEOF) {
+		t.Errorf("PeerClosed returns %v", err)
+	}
+}
+
+// Between messages a FIN is graceful, after whatever message.
+//
+// Shows: DDP-6.2.1-04
+func TestPeerClosedBetweenMessages(t *testing.T) {
+	e := newEnd(t)
+	e.postRecv(8, 8)
+	e.deliver(
+		iwarptest.Untagged(3, false, 0, 0, 1, 0, []byte("ab")), iwarptest.Untagged(3, true, 0, 0, 1, 2, []byte("cd")),
+		iwarptest.Tagged(0, false, 7, 0, nil), iwarptest.Tagged(0, true, 7, 0, nil),
+		iwarptest.ReadRequest(1, 7, 0, 0, 0, 0),
+	)
+	if err := e.s.PeerClosed(); err != nil {
+		t.Errorf("PeerClosed returns %v", err)
+	}
+}

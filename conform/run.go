@@ -131,6 +131,10 @@ type kit struct {
 // reached, or no good connection can be made with it.
 var ErrNoEndpoint = errors.New("conform: no good connection to the endpoint under test")
 
+// ErrNoCase is the error of [Run] when the options choose no case: a run of nothing
+// must not pass for success.
+var ErrNoCase = errors.New("conform: no case is chosen: see Role, Run, Skip and Gentle")
+
 // Run runs the cases that opts choose. It begins with a good connection: without
 // one, nothing can be judged. The error is that no case could be run; what is
 // wrong with the endpoint is in the Report.
@@ -138,6 +142,9 @@ func Run(ctx context.Context, connect Connector, opts *Options) (*Report, error)
 	cases, err := Select(opts)
 	if err != nil {
 		return nil, err
+	}
+	if len(cases) == 0 {
+		return nil, ErrNoCase
 	}
 	k, err := newKit(ctx, connect, opts)
 	if err != nil {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"strings"
 	"time"
 
 	"github.com/go-iwarp/iwarp"
@@ -74,8 +75,8 @@ and judges what the endpoint does. After each case that breaks a rule a fresh go
 
 Test only what is yours: the kit does what hostile peers do. --gentle leaves out what is known to crash endpoints.
 
-Exit codes: 0 if no case failed, 1 if one did or nothing could be run, 2 if the command line is wrong. Cases that are
-not applicable or inconclusive do not count as failed; they are counted, with their reasons.`
+Exit codes: 0 if no case failed, 1 if one did, if no case was chosen or none could be judged, 2 if the command line is
+wrong. Cases that are not applicable or inconclusive do not count as failed; they are counted, with their reasons.`
 }
 
 // Validate refuses flags that do not go together.
@@ -129,6 +130,9 @@ func (c *conformCmd) Run(ctx context.Context, out *output) error {
 		return c.target(ctx, out)
 	}
 	o := c.options()
+	if cases, err := conform.Select(o); err != nil || len(cases) == 0 {
+		return errors.Join(err, c.noCase())
+	}
 	connect := conform.Dial("tcp", string(or(c.Peer, "")))
 	if c.Serve != nil {
 		ln, err := listen(ctx, *c.Serve)
@@ -153,6 +157,21 @@ func (c *conformCmd) Run(ctx context.Context, out *output) error {
 		return err
 	}
 	return errors.Join(c.report(out, report), err)
+}
+
+// noCase says why there is nothing to do.
+func (c *conformCmd) noCase() error {
+	var flags []string
+	if c.Only != "" {
+		flags = append(flags, fmt.Sprintf("--run %q", c.Only))
+	}
+	if c.Skip != "" {
+		flags = append(flags, fmt.Sprintf("--skip %q", c.Skip))
+	}
+	if c.Gentle {
+		flags = append(flags, "--gentle")
+	}
+	return fmt.Errorf("%s: no case of the kit as %v is chosen (--list shows them all)", strings.Join(flags, " "), c.options().Role)
 }
 
 func listen(ctx context.Context, addr address) (net.Listener, error) {

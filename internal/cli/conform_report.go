@@ -71,6 +71,9 @@ func (c *conformCmd) list(out *output) error {
 	if err != nil {
 		return err
 	}
+	if len(cases) == 0 {
+		return c.noCase()
+	}
 	for _, x := range cases {
 		out.emit(newConformCase(x))
 	}
@@ -122,10 +125,15 @@ func (c *conformCmd) report(out *output, r *conform.Report) error {
 		writeReport("--junit", c.JUnit, r.WriteJUnit),
 		writeReport("--html", c.HTML, func(w io.Writer) error { return r.WriteHTML(w, peer) }),
 	)
-	if err == nil && r.Count(conform.Fail) > 0 {
+	switch {
+	case err != nil:
+		return err
+	case r.Count(conform.Fail) > 0:
 		return errReported
+	case r.Count(conform.Pass) == 0:
+		return errors.New("no case could be judged: see the reasons of those that are not applicable or inconclusive")
 	}
-	return err
+	return nil
 }
 
 func writeReport(flag, name string, write func(io.Writer) error) error {

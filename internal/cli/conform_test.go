@@ -173,7 +173,7 @@ func TestConformList(t *testing.T) {
 		t.Errorf("%d lines", n)
 	}
 	out = newLines()
-	if code := Main(t.Context(), []string{"conform", "--list", "--gentle", "--run", "^R21$", "--json"}, out, out); code != ExitOK || out.String() != "" {
+	if code := Main(t.Context(), []string{"conform", "--list", "--gentle", "--run", "^R21$", "--json"}, out, out); code != ExitFailed || strings.Contains(out.String(), "R21\"]") {
 		t.Errorf("exit code %d:\n%s", code, out)
 	}
 }
@@ -196,5 +196,25 @@ func TestConformUsage(t *testing.T) {
 			t.Errorf("%s: exit code %d:\n%s", args, code, out)
 		}
 		mustContain(t, args, out.String(), want)
+	}
+}
+
+// A run of no case, or in which none can be judged, is no success.
+func TestConformOfNothing(t *testing.T) {
+	addr := conformTarget(t, "--target", "127.0.0.1:0")
+	for _, args := range [][]string{
+		{addr, "--run", "^zzz"},
+		{addr, "--run", "^zzz", "--json"},
+		{addr, "--run", "^send/", "--skip", "."},
+		{addr, "--run", "^length/ulpdu-00000$", "--gentle", "--skip", "^length"},
+		{"--serve", "127.0.0.1:0", "--run", "^request/"},
+		{"--list", "--run", "^zzz"},
+		{addr, "--run", "^send/solicited$"}, // needs the target, and that is not told
+	} {
+		out := newLines()
+		if code := Main(testContext(t), append([]string{"conform"}, args...), out, out); code != ExitFailed {
+			t.Errorf("%v: exit code %d:\n%s", args, code, out)
+		}
+		mustContain(t, strings.Join(args, " "), out.String(), "no case")
 	}
 }

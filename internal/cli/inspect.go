@@ -48,7 +48,8 @@ A filter is a list of terms with commas, blanks or "and" between; all of them mu
 With != in place of =, or !error, a term is reversed.
 
 Exit codes: 0 if all was decoded, whatever the peers did; 1 if the input is unreadable, cut or corrupt, after what
-could be read was shown; 2 if the command line is wrong; 3 with --verdict if a rule was broken. Rules are MUST,
+could be read was shown, or if --verdict had nothing to check since nothing matches the filter; 2 if the command line
+is wrong; 3 with --verdict if a rule was broken. Rules are MUST,
 MUST NOT and the formats; a SHOULD is listed and does not count.`
 }
 
@@ -89,6 +90,7 @@ type inspection struct {
 	gate   gate
 	sinks  []sink
 	broken int // rules, those of SHOULD not counted
+	passed int // events that the filter let through
 }
 
 // Run shows the capture.
@@ -133,6 +135,10 @@ func (c *inspectCmd) Run(ctx context.Context, out *output) (err error) {
 	switch {
 	case readErr != nil:
 		return c.unreadable(out, readErr)
+	case i.passed == 0 && len(c.Filter.terms) > 0 && c.Verdict:
+		return errors.New("nothing in the capture matches --filter, so that nothing was checked")
+	case i.passed == 0 && len(c.Filter.terms) > 0:
+		out.note("nothing in the capture matches --filter")
 	case c.Verdict && i.broken > 0:
 		return errRuleBroken
 	}
@@ -180,6 +186,7 @@ func (i *inspection) read(rd *capture.Reader) error {
 			return err
 		}
 		for _, e := range i.gate.pass(e) {
+			i.passed++
 			if v, ok := e.(*capture.Verdict); ok && mandatory(v) {
 				i.broken++
 			}

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -153,5 +154,26 @@ func TestGate(t *testing.T) {
 	}
 	if len(g.conns) != 0 {
 		t.Errorf("%d connections are kept", len(g.conns))
+	}
+}
+
+// A filter that lets nothing through says so, and with --verdict nothing was checked.
+func TestFilterOfNothing(t *testing.T) {
+	name := filepath.Join(t.TempDir(), "ping.pcapng")
+	s := serve(t)
+	out := newLines()
+	if code := Main(testContext(t), []string{"ping", s.addr, "--count", "1", "--record", name}, out, out); code != ExitOK {
+		t.Fatal(code, out)
+	}
+	for args, want := range map[string]int{
+		"--filter conn=99": ExitOK, "--filter conn=99 --json": ExitOK, "--filter conn=99 --verdict": ExitFailed, "--filter conn=1 --verdict": ExitOK,
+	} {
+		out, errs := newLines(), newLines()
+		if code := Main(testContext(t), append([]string{"inspect", name}, strings.Fields(args)...), out, errs); code != want {
+			t.Errorf("%s: exit code %d, want %d:\n%s%s", args, code, want, out, errs)
+		}
+		if strings.Contains(args, "99") {
+			mustContain(t, args, errs.String(), "nothing in the capture matches --filter")
+		}
 	}
 }

@@ -17,11 +17,11 @@ type benchCmd struct {
 	Server *address `arg:"" optional:"" name:"host:port" help:"The other end: an \"iwarp bench --serve\". Without it both ends run on this machine, as two processes."`
 	Serve  *address `placeholder:"ADDR" help:"Be the other end, at this address, until SIGINT or SIGTERM. Default port 7174."`
 
-	Op       benchOp       `default:"auto" placeholder:"write|read|send|notify" help:"What to measure: RDMA Writes (default), RDMA Reads, Sends (default with --lat), or notify: a Write and then a Send."`
+	Op       benchOp       `default:"auto" placeholder:"write|read|send|notify|atomic" help:"What to measure: RDMA Writes (default), RDMA Reads, Sends (default with --lat), notify: a Write and then a Send, or atomic: FetchAdds, of 8 octets."`
 	Size     []octets      `placeholder:"N,..." help:"Octets of a message, or a list of sizes; K, M and G may stand behind (default 1M, with --lat 64)."`
 	Sweep    bool          `help:"Many sizes, from 64 octets to 16M."`
-	Depth    *int          `placeholder:"N" help:"Operations under way at once on a connection (default: 4M worth, 4 to 512)."`
-	Conns    int           `default:"1" placeholder:"N" help:"Connections, all at once (default 1)."`
+	Depth    *int          `placeholder:"N" help:"Operations under way at once on a connection (default: 4M worth, 4 to 512, and with many connections no more than 8192 on all of them)."`
+	Conns    int           `short:"n" default:"1" placeholder:"N" help:"Connections, all at once (default 1)."`
 	Bidi     bool          `help:"Both directions at once."`
 	Lat      bool          `help:"Latency, of one operation at a time, instead of bandwidth."`
 	Poll     bool          `help:"Polling mode at both ends: whoever waits for a completion reads the socket, and spins. Takes a processor for each end."`
@@ -64,15 +64,18 @@ With --json every line is an object; "event" says which:
   result    op, octets, depth, conns, bidi, latency, poll, crc, markers, segment (0: the TCP's), mulpdu,
             congestion, huge_pages (whether the messages lie in such), buffered, align,
             fpdus_aligned (share of the FPDUs sent that lie whole in one TCP segment, both ends), samples
-            gb_per_s (1e9 octets), gb_per_s_min, gb_per_s_max, messages_per_s,
+            messages_per_s, gb_per_s (1e9 octets), gb_per_s_min, gb_per_s_max,
             cpu_s_per_gb (both ends), allocs_per_op (both ends), syscalls_per_gb (reads and writes, both ends)
             with --lat instead: min_ns, median_ns, p99_ns, p999_ns, max_ns, cpu_ns (processor time of both ends for what
             the others are the time of), allocs_per_op, histogram: a list of {below_ns, count}
+            with several connections also: jain (Jain's index of how far the connections were in the middle of a
+            sample: 1 is all alike), memory_per_conn (octets of memory of both ends for a connection)
+            to a HOST:PORT that is far away also: round_trip_ns, and limited_by where what is under way limits: ord or depth
             with --net also: net, an object with mtu, offloads, steering, retransmissions (TCP segments sent again in the
             samples that count), void_samples (taken again, since segments were)
             with --baseline also: ratio (median of the rounds' ratios, below 1 is slower for bandwidth, above 1
             for latency), ratio_min, ratio_max, cpu_ratio, syscall_ratio, and baseline: an object with
-            gb_per_s, cpu_s_per_gb, syscalls_per_gb, or median_ns, p99_ns, p999_ns, cpu_ns
+            gb_per_s, cpu_s_per_gb, syscalls_per_gb, or median_ns, p99_ns, p999_ns, cpu_ns; messages_per_s, jain, memory_per_conn
             rounds: a list of {gb_per_s or median_ns, baseline (the same of the baseline), ratio}
 
   listening address (with --serve)
@@ -89,17 +92,25 @@ const (
 	opRead   benchOp = "read"
 	opSend   benchOp = "send"
 	opNotify benchOp = "notify"
+	opAtomic benchOp = "atomic"
 )
 
 // UnmarshalText implements encoding.TextUnmarshaler.
 func (o *benchOp) UnmarshalText(b []byte) error {
-	all := []benchOp{opWrite, opRead, opSend, opNotify}
-	if v := benchOp(b); v == opAuto || slices.Contains(all, v) {
+	if v := benchOp(b); v == opAuto || slices.Contains(benchOps, v) {
 		*o = v
 		return nil
 	}
-	return fmt.Errorf("%q: write, read, send or notify", b)
+	return fmt.Errorf("%q: write, read, send, notify or atomic", b)
 }
+
+var benchOps = []benchOp{opWrite, opRead, opSend, opNotify, opAtomic}
+
+// asks reports whether the operation is an answer of the other end, which its program has no part in.
+func (o benchOp) asks() bool { return o == opRead || o == opAtomic }
+
+// atomicOctets is what an atomic is of.
+const atomicOctets = 8
 
 // benchPages is where messages lie.
 type benchPages string
@@ -138,7 +149,7 @@ func (s *benchSteering) UnmarshalText(b []byte) error {
 // Bounds of what can be asked for.
 const (
 	maxBenchDepth   = 8192
-	maxBenchConns   = 1024
+	maxBenchConns   = 16 << 10
 	maxBenchSamples = 1000
 )
 
@@ -155,8 +166,10 @@ func (c *benchCmd) Validate() error {
 		return fmt.Errorf("--max-clients %d: 1 or more", *c.Clients)
 	case c.Lat && c.Op == opWrite:
 		return errors.New("--lat --op write: a Write alone tells the other end nothing: use notify, a Write and then a Send")
-	case c.Lat && (c.Bidi || c.Depth != nil || c.Conns != 1):
-		return errors.New("--lat: one operation at a time, on one connection: without --bidi, --depth and --conns")
+	case c.Lat && (c.Bidi || c.Depth != nil):
+		return errors.New("--lat: one operation at a time on a connection: without --bidi and --depth")
+	case c.Op == opAtomic && (c.Sweep || slices.ContainsFunc(c.Size, func(n octets) bool { return n != atomicOctets })):
+		return fmt.Errorf("--op atomic: an atomic is of %d octets: without --sweep and --size", atomicOctets)
 	case c.Buffered && (!c.Baseline || c.Lat):
 		return errors.New("--buffered: says how the baseline writes: only with --baseline, and without --lat")
 	case c.Sweep && len(c.Size) > 0:
@@ -209,8 +222,12 @@ func (c *benchCmd) Run(ctx context.Context, out *output) error {
 			return fmt.Errorf("--same-cpu: %w", err)
 		}
 	}
+	apart, err := c.enoughFiles()
+	if err != nil {
+		return err
+	}
 	c.Startup.announce(out)
-	b := &benchClient{benchCmd: c, out: out}
+	b := &benchClient{benchCmd: c, out: out, apart: apart}
 	if c.Server != nil {
 		b.addr = string(*c.Server)
 		return b.run(ctx)
@@ -239,7 +256,10 @@ func (c *benchCmd) sizes() []int {
 		return []int{64, 256, 1 << 10, 4 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20, 4 << 20, 16 << 20}
 	}
 	if len(c.Size) == 0 {
-		if c.Lat {
+		switch {
+		case c.Op == opAtomic:
+			return []int{atomicOctets}
+		case c.Lat:
 			return []int{64}
 		}
 		return []int{1 << 20}
@@ -255,7 +275,7 @@ func (c *benchCmd) sizes() []int {
 func (c *benchCmd) spec(size int) benchSpec {
 	s := benchSpec{
 		Op: c.Op, Size: size, Conns: c.Conns, Bidi: c.Bidi, Lat: c.Lat, Poll: c.Poll,
-		Depth: min(max(4<<20/size, 4), 512), HugePages: c.Pages == pagesHuge, Buffered: c.Buffered,
+		Depth: min(max(4<<20/size, 4), 512, max(maxManyDepth/c.Conns, 1)), HugePages: c.Pages == pagesHuge, Buffered: c.Buffered,
 	}
 	if s.Op == opAuto {
 		s.Op = opWrite

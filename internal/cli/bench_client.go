@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"runtime"
 	"runtime/pprof"
+	"slices"
 	"strconv"
 	"time"
 
@@ -25,6 +26,7 @@ type benchClient struct {
 	cfg  *iwarp.Config
 	ctl  *control
 
+	apart   bool          // the baseline comes afterwards, not in turn
 	network *benchNetwork // between two ends on this machine; nil with HOST:PORT
 
 	machine machineEvent
@@ -157,8 +159,10 @@ func (b *benchClient) dial(ctx context.Context, p preface) (net.Conn, error) {
 // opened is a link of both ends.
 type opened struct {
 	benchLink
-	kind linkKind
-	b    *benchClient
+	kind  linkKind
+	conns int
+	b     *benchClient
+	ended bool
 }
 
 // open makes the connections of a kind.
@@ -172,7 +176,7 @@ func (b *benchClient) open(ctx context.Context, kind linkKind, spec *benchSpec) 
 	if err != nil {
 		return nil, err
 	}
-	o := &opened{l, kind, b}
+	o := &opened{benchLink: l, kind: kind, conns: spec.Conns, b: b}
 	for i := range spec.Conns {
 		nc, err := b.dial(ctx, preface{kind, reply.Token, uint32(i)})
 		if err == nil {
@@ -195,8 +199,12 @@ func (b *benchClient) open(ctx context.Context, kind linkKind, spec *benchSpec) 
 	return o, nil
 }
 
-// end closes the link at both ends.
+// end closes the link at both ends, once.
 func (o *opened) end(ctx context.Context) {
+	if o.ended {
+		return
+	}
+	o.ended = true
 	_, _ = o.b.ctl.ask(ctx, benchMsg{Do: doClose, Kind: o.kind})
 	o.close()
 }
@@ -206,6 +214,7 @@ type outcome struct {
 	took  time.Duration
 	usage benchUsage // both ends
 	times []int64    // of each operation, with --lat
+	jain  float64    // with several connections
 }
 
 // sample runs one with so many operations on each connection.
@@ -213,14 +222,22 @@ func (o *opened) sample(ctx context.Context, count uint64) (outcome, error) {
 	if _, err := o.b.ctl.ask(ctx, benchMsg{Do: doStart, Kind: o.kind, Count: count}); err != nil {
 		return outcome{}, err
 	}
+	var fair *fairness
+	if o.conns > 1 {
+		fair = watchFairness(o, o.conns, max(o.b.Duration/(maxLooks/2), time.Millisecond))
+	}
 	start := time.Now()
 	used, err := measured(ctx, o, o.b.Startup.timeout(), count, true)
+	out := outcome{times: slices.Clone(o.times())} // the next sample uses the same memory
+	if fair != nil {
+		out.jain = fair.index()
+	}
 	if err != nil {
 		return outcome{}, err
 	}
 	reply, err := o.b.ctl.ask(ctx, benchMsg{Do: doStop, Kind: o.kind})
-	took := time.Since(start)
-	return outcome{took, used.plus(reply.Usage), o.times()}, err
+	out.took, out.usage = time.Since(start), used.plus(reply.Usage)
+	return out, err
 }
 
 // warmUp finds how many operations take about as long as a sample should.
@@ -239,23 +256,21 @@ func (o *opened) warmUp(ctx context.Context, spec *benchSpec, want time.Duration
 	return count, nil
 }
 
-// measure does all samples of a size, the baseline's in turn.
-func (b *benchClient) measure(ctx context.Context, spec benchSpec, first bool) (*benchResult, error) {
+// measure does all samples of a size, the baseline's in turn, or afterwards where there are not enough descriptors for
+// both.
+func (b *benchClient) measure(ctx context.Context, spec benchSpec, first bool) (_ *benchResult, err error) {
 	if spec.Congestion == "" {
 		spec.Congestion = b.probeCongestion(ctx)
+	}
+	var memory [3]float64 // before, with our connections, and with the baseline's too
+	if memory[0], err = b.memory(ctx, spec.Conns); err != nil {
+		return nil, err
 	}
 	ours, err := b.open(ctx, linkIWARP, &spec)
 	if err != nil {
 		return nil, err
 	}
 	defer ours.end(ctx)
-	var base *opened
-	if b.Baseline {
-		if base, err = b.open(ctx, linkTCP, &spec); err != nil {
-			return nil, err
-		}
-		defer base.end(ctx)
-	}
 	p := &benchProgress{out: b.out, title: spec.title(), total: b.Samples}
 	defer p.clear()
 	p.show(0)
@@ -263,30 +278,86 @@ func (b *benchClient) measure(ctx context.Context, spec benchSpec, first bool) (
 	if err != nil {
 		return nil, err
 	}
-	if base != nil { // as many as it takes for its own sockets to be warm
+	if memory[1], err = b.memory(ctx, spec.Conns); err != nil {
+		return nil, err
+	}
+	r := &benchResult{benchSpec: spec, network: b.network.result(), crc: b.Startup.CRC == on, markers: b.Startup.Markers, segment: int(b.Segment), align: b.Startup.Align}
+	r.mulpdu, r.huge, r.ord = ours.mulpdu(), ours.huge(), ours.ord()
+	r.memory = perConn(memory[0], memory[1], spec.Conns)
+	links := []*opened{ours}
+	var before []outcome // ours, where they come first
+	if b.apart {
+		if before, err = b.rounds(ctx, r, p, count, first, ours); err != nil {
+			return nil, err
+		}
+		ours.end(ctx)
+		links = nil
+		if memory[1], err = b.memory(ctx, spec.Conns); err != nil {
+			return nil, err
+		}
+	}
+	if b.Baseline {
+		base, err := b.open(ctx, linkTCP, &spec)
+		if err != nil {
+			return nil, fmt.Errorf("baseline: %w", err)
+		}
+		defer base.end(ctx)
+		// As many as it takes for its own sockets to be warm.
 		if _, err := base.sample(ctx, count); err != nil {
 			return nil, fmt.Errorf("baseline: %w", err)
 		}
+		if memory[2], err = b.memory(ctx, spec.Conns); err != nil {
+			return nil, err
+		}
+		r.baseMemory = perConn(memory[1], memory[2], spec.Conns)
+		links = append(links, base)
 	}
-	if stop, err := b.profile(first); err != nil {
+	list, err := b.rounds(ctx, r, p, count, first && !b.apart, links...)
+	if err != nil {
+		return nil, err
+	}
+	for i := range b.Samples {
+		var round benchRound
+		switch {
+		case b.apart:
+			round = benchRound{before[i], list[i]}
+		case b.Baseline:
+			round = benchRound{list[2*i], list[2*i+1]}
+		default:
+			round.ours = list[i]
+		}
+		r.add(count, round)
+	}
+	r.finish(b.Baseline)
+	if b.Server != nil {
+		trip, err := b.roundTrip(ctx)
+		if err != nil {
+			return nil, err
+		}
+		r.limit(trip, r.ord)
+	}
+	return r, nil
+}
+
+// rounds takes as many samples as are wanted of each of the links, in turn, and again where a round is void.
+func (b *benchClient) rounds(ctx context.Context, r *benchResult, p *benchProgress, count uint64, profiled bool, links ...*opened) (list []outcome, err error) {
+	if stop, err := b.profile(profiled); err != nil {
 		return nil, err
 	} else if stop != nil {
 		defer stop()
 	}
-	r := &benchResult{benchSpec: spec, network: b.network.result(), crc: b.Startup.CRC == on, markers: b.Startup.Markers, segment: int(b.Segment), align: b.Startup.Align}
-	for len(r.rounds) < b.Samples {
+	for len(list) < b.Samples*len(links) {
 		before, err := b.network.retransmissions()
 		if err != nil {
 			return nil, err
 		}
-		var round benchRound
-		if round.ours, err = ours.sample(ctx, count); err != nil {
-			return nil, err
-		}
-		if base != nil {
-			if round.base, err = base.sample(ctx, count); err != nil {
-				return nil, fmt.Errorf("baseline: %w", err)
+		var round []outcome
+		for _, l := range links {
+			out, err := l.sample(ctx, count)
+			if err != nil {
+				return nil, fmt.Errorf("%s: %w", l.kind, err)
 			}
+			round = append(round, out)
 		}
 		after, err := b.network.retransmissions()
 		if err != nil {
@@ -294,15 +365,12 @@ func (b *benchClient) measure(ctx context.Context, spec benchSpec, first bool) (
 		}
 		if ok, err := r.counts(after-before, b.Samples); err != nil {
 			return nil, err
-		} else if !ok {
-			continue
+		} else if ok {
+			list = append(list, round...)
+			p.show(len(list) / len(links))
 		}
-		r.add(count, round)
-		p.show(len(r.rounds))
 	}
-	r.mulpdu, r.huge = ours.mulpdu(), ours.huge()
-	r.finish(base != nil)
-	return r, nil
+	return list, nil
 }
 
 // probeCongestion finds out which congestion control may be set, and gives the

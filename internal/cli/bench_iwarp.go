@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"sync/atomic"
 	"time"
 
 	"github.com/go-iwarp/iwarp"
@@ -33,7 +34,8 @@ type iwarpConn struct {
 	recvs []iwarp.RecvWR // as many as may be posted
 	comps []iwarp.Completion
 	took  []int64
-	huge  bool // the messages lie in huge pages
+	moves atomic.Uint64 // operations and messages that are complete, of all samples
+	huge  bool          // the messages lie in huge pages
 
 	credits  int // messages that the other end has receives for
 	received int // messages since it was last given credit
@@ -87,11 +89,11 @@ func (l *iwarpLink) add(ctx context.Context, i int, nc net.Conn) error {
 
 func (l *iwarpLink) newConn() (*iwarpConn, error) {
 	s := &l.spec
-	c := &iwarpConn{spec: s, per: 1, comps: make([]iwarp.Completion, 256)}
+	sends, receives := s.queues()
+	c := &iwarpConn{spec: s, per: 1, comps: make([]iwarp.Completion, min(sends+receives, 256))}
 	if s.Op == opNotify {
 		c.per = 2
 	}
-	sends, receives := s.queues()
 	c.credits = receives - immReserve
 	var err error
 	if c.cq, err = l.cfg.Device.NewCQ(sends + receives); err != nil {
@@ -103,7 +105,7 @@ func (l *iwarpLink) newConn() (*iwarpConn, error) {
 	src, hugeSrc := s.memory(s.Size)
 	dst, hugeDst := s.memory(s.Size)
 	c.huge = hugeSrc && hugeDst
-	if c.mr, err = l.pd.RegisterMR(dst, iwarp.RemoteRead|iwarp.RemoteWrite, nil); err != nil {
+	if c.mr, err = l.pd.RegisterMR(dst, iwarp.RemoteRead|iwarp.RemoteWrite|iwarp.RemoteAtomic, nil); err != nil {
 		return c, err
 	}
 	c.prepare(src, dst, receives)
@@ -117,6 +119,8 @@ func (c *iwarpConn) prepare(src, dst []byte, receives int) {
 		switch c.spec.Op {
 		case opRead:
 			c.work = append(c.work, iwarp.SendWR{Op: iwarp.OpRead, SG: sg})
+		case opAtomic:
+			c.work = append(c.work, iwarp.SendWR{Op: iwarp.OpFetchAdd, Operand: 1})
 		case opSend:
 			c.work = append(c.work, iwarp.SendWR{Op: iwarp.OpSend, SG: sg})
 		case opNotify:
@@ -173,9 +177,19 @@ func (l *iwarpLink) moved() (n uint64) {
 	return n
 }
 
-func (l *iwarpLink) times() []int64 { return l.conns[0].took }
-func (l *iwarpLink) mulpdu() int    { return l.conns[0].conn.Stats().MULPDU }
-func (l *iwarpLink) huge() bool     { return l.conns[0].huge }
+func (l *iwarpLink) progress(to []uint64) {
+	for i, c := range l.conns {
+		to[i] = c.moves.Load()
+	}
+}
+
+func (l *iwarpLink) times() []int64 {
+	return all(l.conns, func(c *iwarpConn) []int64 { return c.took })
+}
+
+func (l *iwarpLink) ord() int    { return l.conns[0].conn.ConnectionState().ORD }
+func (l *iwarpLink) mulpdu() int { return l.conns[0].conn.Stats().MULPDU }
+func (l *iwarpLink) huge() bool  { return l.conns[0].huge }
 
 func (l *iwarpLink) close() {
 	for _, c := range l.conns {
@@ -199,7 +213,7 @@ func (l *iwarpLink) run(ctx context.Context, count uint64, active bool) error {
 	return each(ctx, len(l.conns), func(ctx context.Context, i int) error {
 		c := l.conns[i]
 		switch {
-		case l.spec.Lat && l.spec.Op != opRead:
+		case l.spec.Lat && !l.spec.Op.asks():
 			return c.pingPong(ctx, count, active)
 		case l.spec.Lat && active:
 			return c.readOneByOne(ctx, count)
@@ -260,6 +274,7 @@ func (c *iwarpConn) wait(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	c.moves.Add(uint64(n))
 	again := 0
 	for i := range c.comps[:n] {
 		comp := &c.comps[i]

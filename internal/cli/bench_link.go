@@ -28,9 +28,13 @@ type benchLink interface {
 	// moved grows whenever something has been sent or received. It may be called
 	// during run.
 	moved() uint64
-	// times are the latencies of the last run.
+	// progress tells how far each connection is, in a measure of the link's own. It may be called during run.
+	progress(to []uint64)
+	// times are the latencies of the last run, of all connections.
 	times() []int64
 	mulpdu() int
+	// ord is how many Reads and atomics may be outstanding on a connection; 0 where there are none.
+	ord() int
 	// huge reports whether the messages lie in huge pages.
 	huge() bool
 	close()
@@ -84,6 +88,18 @@ func watched(ctx context.Context, l benchLink, most time.Duration, f func(ctx co
 		return causeOf(ctx, err)
 	}
 	return nil
+}
+
+// all has the times of all connections.
+func all[C any](conns []C, of func(C) []int64) []int64 {
+	if len(conns) == 1 {
+		return of(conns[0])
+	}
+	var list []int64
+	for _, c := range conns {
+		list = append(list, of(c)...)
+	}
+	return list
 }
 
 // each runs f for n connections at once and gives the first error, which ends the

@@ -21,6 +21,9 @@ type figures struct {
 	P99    float64 `json:"p99_ns,omitempty"`
 	P999   float64 `json:"p999_ns,omitempty"`
 	CPUOp  float64 `json:"cpu_ns,omitempty"` // of both ends, for what Median is the time of
+	Rate   float64 `json:"messages_per_s,omitempty"`
+	Jain   float64 `json:"jain,omitempty"`
+	Memory float64 `json:"memory_per_conn,omitempty"`
 }
 
 // roundFigures are those of a round.
@@ -38,6 +41,11 @@ type benchResult struct {
 	mulpdu       int
 	huge         bool // the messages lie in huge pages
 	network      *netResult
+	memory       float64 // octets a connection, both ends
+	baseMemory   float64
+	trip         time.Duration // a round trip to a HOST:PORT that is far away
+	limitedBy    benchLimit
+	ord          int
 	align        align
 	fpdus, whole uint64 // sent in all samples, and of those whole in one TCP segment
 
@@ -57,7 +65,7 @@ func (r *benchResult) add(count uint64, round benchRound) {
 	f := roundFigures{figures: r.figuresOf(count, &round.ours)}
 	ops := r.operations(count)
 	r.allocs = append(r.allocs, float64(round.ours.usage.Allocs)/ops)
-	r.rate = append(r.rate, ops/round.ours.took.Seconds())
+	r.rate = append(r.rate, r.rateOf(count, &round.ours))
 	r.fpdus += round.ours.usage.FPDUs
 	r.whole += round.ours.usage.Whole
 	for _, t := range round.ours.times {
@@ -76,7 +84,7 @@ func (r *benchResult) add(count uint64, round benchRound) {
 
 // ways is how many ways the time of an operation covers: there and back.
 func (r *benchResult) ways() int64 {
-	if r.Op == opRead {
+	if r.Op.asks() {
 		return 1
 	}
 	return 2
@@ -91,16 +99,26 @@ func (r *benchResult) operations(count uint64) float64 {
 	return n
 }
 
+// rateOf is how many messages there were a second.
+func (r *benchResult) rateOf(count uint64, o *outcome) float64 {
+	n := r.operations(count)
+	if r.Lat {
+		n *= float64(r.ways())
+	}
+	return n / o.took.Seconds()
+}
+
 func (r *benchResult) figuresOf(count uint64, o *outcome) figures {
 	gb := r.operations(count) * float64(r.Size) / 1e9
 	if r.Lat {
 		ways := float64(r.ways())
 		times := slices.Sorted(slices.Values(o.times))
 		at := func(q float64) float64 { return float64(quantile(times, q)) / ways }
-		return figures{Median: at(0.5), P99: at(0.99), P999: at(0.999), CPUOp: float64(o.usage.CPU) / r.operations(count) / ways}
+		return figures{Median: at(0.5), P99: at(0.99), P999: at(0.999), CPUOp: float64(o.usage.CPU) / r.operations(count) / ways, Rate: r.rateOf(count, o), Jain: o.jain}
 	}
 	return figures{
 		GBps: gb / o.took.Seconds(), CPU: o.usage.CPU.Seconds() / gb, Calls: float64(o.usage.Calls) / gb,
+		Rate: r.rateOf(count, o), Jain: o.jain,
 	}
 }
 
@@ -109,10 +127,12 @@ func (r *benchResult) finish(baseline bool) {
 	r.baseline = baseline
 	slices.Sort(r.times)
 	r.ours = medians(r.rounds, func(f *roundFigures) *figures { return &f.figures })
+	r.ours.Memory = r.memory
 	if !baseline {
 		return
 	}
 	r.base = medians(r.rounds, func(f *roundFigures) *figures { return f.Baseline })
+	r.base.Memory = r.baseMemory
 	ratios := collect(r.rounds, func(f *roundFigures) float64 { return f.Ratio })
 	r.ratio, r.minimum, r.most = median(ratios), slices.Min(ratios), slices.Max(ratios)
 	r.cpuRatio = median(collect(r.rounds, func(f *roundFigures) float64 { return f.CPU / f.Baseline.CPU }))
@@ -128,6 +148,8 @@ func medians(rounds []roundFigures, of func(*roundFigures) *figures) figures {
 		P99:    median(collect(rounds, func(f *roundFigures) float64 { return of(f).P99 })),
 		P999:   median(collect(rounds, func(f *roundFigures) float64 { return of(f).P999 })),
 		CPUOp:  median(collect(rounds, func(f *roundFigures) float64 { return of(f).CPUOp })),
+		Rate:   median(collect(rounds, func(f *roundFigures) float64 { return of(f).Rate })),
+		Jain:   median(collect(rounds, func(f *roundFigures) float64 { return of(f).Jain })),
 	}
 }
 
@@ -208,7 +230,6 @@ func (r *benchResult) MarshalJSON() ([]byte, error) {
 		GBps  float64 `json:"gb_per_s"`
 		Min   float64 `json:"gb_per_s_min"`
 		Max   float64 `json:"gb_per_s_max"`
-		Rate  float64 `json:"messages_per_s"`
 		CPU   float64 `json:"cpu_s_per_gb"`
 		Calls float64 `json:"syscalls_per_gb"`
 	}
@@ -239,15 +260,20 @@ func (r *benchResult) MarshalJSON() ([]byte, error) {
 		Aligned    float64 `json:"fpdus_aligned"`
 		Samples    int     `json:"samples"`
 		Allocs     float64 `json:"allocs_per_op"`
+		Rate       float64 `json:"messages_per_s"`
 		*bandwidth
 		*latency
 		*comparison
+		Jain   float64        `json:"jain,omitempty"`
+		Memory float64        `json:"memory_per_conn,omitempty"`
+		Trip   int64          `json:"round_trip_ns,omitempty"`
+		Limit  benchLimit     `json:"limited_by,omitempty"`
 		Net    *netResult     `json:"net,omitempty"`
 		Rounds []roundFigures `json:"rounds"`
 	}{
 		Op: r.Op, Octets: r.Size, Depth: r.Depth, Conns: r.Conns, Bidi: r.Bidi, Latency: r.Lat, Poll: r.Poll,
 		CRC: r.crc, Markers: r.markers, Segment: r.segment, MULPDU: r.mulpdu, Congestion: r.Congestion, HugePages: r.huge, Buffered: r.Buffered,
-		Align: r.align.String(), Aligned: r.aligned(), Samples: len(r.rounds), Allocs: median(r.allocs), Net: r.network, Rounds: r.rounds,
+		Align: r.align.String(), Aligned: r.aligned(), Samples: len(r.rounds), Allocs: median(r.allocs), Rate: median(r.rate), Jain: r.ours.Jain, Memory: r.memory, Trip: int64(r.trip), Limit: r.limitedBy, Net: r.network, Rounds: r.rounds,
 	}
 	if r.Lat {
 		e.latency = &latency{
@@ -256,7 +282,7 @@ func (r *benchResult) MarshalJSON() ([]byte, error) {
 		}
 	} else {
 		all := collect(r.rounds, func(f *roundFigures) float64 { return f.GBps })
-		e.bandwidth = &bandwidth{r.ours.GBps, slices.Min(all), slices.Max(all), median(r.rate), r.ours.CPU, r.ours.Calls}
+		e.bandwidth = &bandwidth{r.ours.GBps, slices.Min(all), slices.Max(all), r.ours.CPU, r.ours.Calls}
 	}
 	if r.baseline {
 		e.comparison = &comparison{r.ratio, r.minimum, r.most, r.cpuRatio, r.callRatio, &r.base}
@@ -284,6 +310,8 @@ func (r *benchResult) text() string {
 	} else {
 		r.bandwidthText(&b)
 	}
+	r.manyText(&b)
+	b.WriteString(r.limitText())
 	return strings.TrimSuffix(b.String(), "\n")
 }
 
@@ -306,7 +334,7 @@ func (r *benchResult) bandwidthText(b *strings.Builder) {
 
 func (r *benchResult) latencyText(b *strings.Builder) {
 	what := "half a round trip"
-	if r.Op == opRead {
+	if r.Op.asks() {
 		what = "from request to data"
 	}
 	us := func(q float64) string {
@@ -328,6 +356,27 @@ func (r *benchResult) latencyText(b *strings.Builder) {
 			fmt.Fprintf(b, "  below %9.2f us %6.2f %% %s\n", float64(h.Below)/1e3, 100*float64(h.Count)/float64(len(r.times)),
 				strings.Repeat("#", (h.Count*50+most-1)/most))
 		}
+	}
+}
+
+// manyText is what several connections have besides.
+func (r *benchResult) manyText(b *strings.Builder) {
+	if r.Conns == 1 {
+		return
+	}
+	line := func(name string, f *figures) {
+		fmt.Fprintf(b, "%s: %s messages/s", name, count(f.Rate))
+		if f.Jain > 0 {
+			fmt.Fprintf(b, ", fairness %.3f", f.Jain)
+		}
+		if f.Memory > 0 {
+			fmt.Fprintf(b, ", %.1f KiB of memory of both ends a connection", f.Memory/1024)
+		}
+		b.WriteByte('\n')
+	}
+	line(plural(uint64(r.Conns), "connection"), &r.ours)
+	if r.baseline {
+		line("plain TCP", &r.base)
 	}
 }
 

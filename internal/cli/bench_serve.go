@@ -314,6 +314,8 @@ func (ss *benchSession) handle(ctx context.Context, m *benchMsg) (reply benchMsg
 	case doHello:
 		here := thisMachine()
 		return benchMsg{Machine: &here}, nil
+	case doMemory:
+		return benchMsg{Usage: benchUsage{Memory: memoryInUse()}}, nil
 	case doOpen:
 		return ss.open(ctx, m)
 	}

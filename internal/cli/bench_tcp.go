@@ -27,6 +27,7 @@ const (
 type tcpLink struct {
 	spec  benchSpec
 	conns []*tcpConn
+	src   []byte // of all, where they are many
 }
 
 type tcpConn struct {
@@ -41,7 +42,11 @@ type tcpConn struct {
 }
 
 func newTCPLink(spec benchSpec) *tcpLink {
-	return &tcpLink{spec: spec, conns: make([]*tcpConn, spec.Conns)}
+	l := &tcpLink{spec: spec, conns: make([]*tcpConn, spec.Conns)}
+	if spec.many() {
+		l.src = make([]byte, max(spec.Size, tcpSource))
+	}
+	return l
 }
 
 func (l *tcpLink) add(_ context.Context, i int, nc net.Conn) error {
@@ -62,8 +67,13 @@ func (l *tcpLink) add(_ context.Context, i int, nc net.Conn) error {
 	}
 	// Messages above 1 MiB come from as much memory, and go to as much: their
 	// octets are not in a cache then, and would not be with any protocol.
-	c.src, _ = l.spec.memory(max(l.spec.Size, tcpSource))
+	if c.src = l.src; c.src == nil {
+		c.src, _ = l.spec.memory(max(l.spec.Size, tcpSource))
+	}
 	room := baselineRead
+	if l.spec.many() {
+		room = min(room, manyRead/l.spec.Conns)
+	}
 	if l.spec.Size > 1<<20 {
 		room = l.spec.Size
 	}
@@ -82,9 +92,19 @@ func (l *tcpLink) moved() (n uint64) {
 	return n
 }
 
-func (l *tcpLink) times() []int64 { return l.conns[0].took }
-func (l *tcpLink) mulpdu() int    { return 0 }
-func (l *tcpLink) huge() bool     { return false }
+func (l *tcpLink) progress(to []uint64) {
+	for i, c := range l.conns {
+		to[i] = c.n.Load()
+	}
+}
+
+func (l *tcpLink) times() []int64 {
+	return all(l.conns, func(c *tcpConn) []int64 { return c.took })
+}
+
+func (l *tcpLink) ord() int    { return 0 }
+func (l *tcpLink) mulpdu() int { return 0 }
+func (l *tcpLink) huge() bool  { return false }
 
 func (l *tcpLink) close() {
 	for _, c := range l.conns {
@@ -110,7 +130,7 @@ func (l *tcpLink) run(ctx context.Context, count uint64, active bool) error {
 			return c.pingPong(ctx, count, active)
 		}
 		total := int64(count) * int64(l.spec.Size)
-		sends := active != (l.spec.Op == opRead)
+		sends := active != l.spec.Op.asks()
 		if !l.spec.Bidi {
 			if sends {
 				return c.send(total)

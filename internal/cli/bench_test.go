@@ -4,10 +4,12 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"math"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/go-iwarp/iwarp/internal/netpair"
 )
@@ -44,6 +46,10 @@ func TestBench(t *testing.T) {
 		{"--lat", "--op", "read"},
 		{"--lat", "--op", "notify", "--poll", "--baseline"},
 		{"--markers", "--segment", "1448", "--baseline"},
+		{"--op", "atomic", "--baseline"},
+		{"--op", "atomic", "--lat", "--conns", "2"},
+		{"--conns", "70", "--op", "send", "--size", "64", "--lat", "--baseline"},
+		{"-n", "70", "--op", "send", "--size", "64", "--baseline"},
 		{"--crc", "off", "--size", "17M"},
 	} {
 		t.Run(strings.Join(args, " "), func(t *testing.T) {
@@ -75,6 +81,14 @@ func checkResult(t *testing.T, r map[string]any, args string) {
 	for _, key := range want {
 		if _, ok := r[key]; !ok {
 			t.Errorf("no %q in %v", key, r)
+		}
+	}
+	if conns := r["conns"].(float64); conns == 70 {
+		if j, ok := r["jain"].(float64); ok && (j <= 0 || j > 1.0001) {
+			t.Errorf("Jain's index is %v", j)
+		}
+		if m, ok := r["messages_per_s"].(float64); !ok || m <= 0 {
+			t.Errorf("%v messages a second", m)
 		}
 	}
 	if n := r["samples"]; n != 2.0 {
@@ -157,9 +171,12 @@ func TestBenchText(t *testing.T) {
 
 func TestBenchUsage(t *testing.T) {
 	for args, want := range map[string]string{
-		"--op swim":                      "write, read, send or notify",
+		"--op swim":                      "write, read, send, notify or atomic",
 		"--lat --op write":               "use notify",
 		"--lat --bidi":                   "--lat",
+		"--op atomic --size 16":          "of 8 octets",
+		"--op atomic --sweep":            "of 8 octets",
+		"--conns 20000":                  "--conns 20000",
 		"--sweep --size 1K":              "--sweep",
 		"--depth 0":                      "--depth 0",
 		"--conns 0":                      "--conns 0",
@@ -198,6 +215,64 @@ func TestBenchNoServer(t *testing.T) {
 		t.Errorf("exit code %d", code)
 	}
 	mustContain(t, "stderr", stderr.String(), "127.0.0.1:1")
+}
+
+// Each round has its own times, not those of the last one.
+func TestBenchRounds(t *testing.T) {
+	_, events, _ := bench(t, "--lat", "--samples", "5", "--duration", "5ms")
+	medians := map[any]bool{}
+	rounds, _ := events[1]["rounds"].([]any)
+	for _, round := range rounds {
+		medians[round.(map[string]any)["median_ns"]] = true
+	}
+	if len(rounds) != 5 || len(medians) == 1 {
+		t.Errorf("%d rounds with %d medians", len(rounds), len(medians))
+	}
+}
+
+func TestJain(t *testing.T) {
+	for _, c := range []struct {
+		shares []float64
+		want   float64
+	}{
+		{[]float64{3, 3, 3}, 1},
+		{[]float64{5, 0, 0, 0, 0}, 0.2},
+		{[]float64{1, 2}, 0.9},
+		{[]float64{0, 0}, 1},
+	} {
+		if got := jain(c.shares); math.Abs(got-c.want) > 1e-9 {
+			t.Errorf("%v: %v, want %v", c.shares, got, c.want)
+		}
+	}
+}
+
+// What limits a result far away is told with what would help; near by, nothing is.
+func TestBenchLimit(t *testing.T) {
+	const mib = 1 << 20
+	for _, c := range []struct {
+		op    benchOp
+		trip  time.Duration
+		rate  float64 // octets a second
+		depth int
+		ord   int
+		want  benchLimit
+		words string
+	}{
+		{opRead, 50 * time.Millisecond, 32 * mib / 0.05, 64, 32, limitORD, "--ord here and --ird at the other end"},
+		{opRead, 50 * time.Millisecond, 32 * mib / 0.05, 32, 64, limitDepth, "--depth 32"},
+		{opRead, 50 * time.Millisecond, 10 * mib / 0.05, 64, 32, "", ""},
+		{opRead, 50 * time.Microsecond, 32 * mib / 0.05, 64, 32, "", ""},
+		{opWrite, 50 * time.Millisecond, 32 * mib / 0.05, 4, 32, "", ""},
+		{opSend, 50 * time.Millisecond, 64 * mib / 0.05, 4, 32, limitDepth, "--depth 4"},
+	} {
+		r := &benchResult{benchSpec: benchSpec{Op: c.op, Size: mib, Depth: c.depth, Conns: 1}}
+		r.ours.GBps = c.rate / 1e9
+		r.limit(c.trip, c.ord)
+		if r.limitedBy != c.want {
+			t.Errorf("%+v: limited by %q", c, r.limitedBy)
+		}
+		mustContain(t, "text", r.limitText(), c.words)
+	}
 }
 
 func TestHistogramAndQuantiles(t *testing.T) {

@@ -42,6 +42,14 @@ const (
 	linkTCP     linkKind = 'T'
 )
 
+// String names what is measured.
+func (k linkKind) String() string {
+	if k == linkTCP {
+		return "plain TCP"
+	}
+	return "iWARP"
+}
+
 func (p preface) write(w io.Writer) error {
 	b := append([]byte("IWB1"), byte(p.kind), 0, 0, 0)
 	b = binary.BigEndian.AppendUint32(b, p.token)
@@ -97,8 +105,10 @@ func (s *benchSpec) check(kind linkKind) error {
 	switch {
 	case kind != linkIWARP && kind != linkTCP:
 		return fmt.Errorf("connections of kind %d: %q and %q are known", kind, byte(linkIWARP), byte(linkTCP))
-	case !slices.Contains([]benchOp{opWrite, opRead, opSend, opNotify}, s.Op):
-		return fmt.Errorf("operation %.20q: write, read, send or notify", s.Op)
+	case !slices.Contains(benchOps, s.Op):
+		return fmt.Errorf("operation %.20q: write, read, send, notify or atomic", s.Op)
+	case s.Op == opAtomic && s.Size != atomicOctets:
+		return fmt.Errorf("atomics of %d octets: of %d", s.Size, atomicOctets)
 	case s.Size < 1 || s.Size > maxBenchOctets:
 		return fmt.Errorf("size %d: from 1 to %d octets", s.Size, maxBenchOctets)
 	case s.Depth < 1 || s.Depth > maxBenchDepth:
@@ -133,11 +143,24 @@ func (s *benchSpec) cost(kind linkKind) int64 {
 	return n * int64(s.Conns)
 }
 
+// Many connections have little memory each, as a server for so many would give them.
+const (
+	manyConns    = 64       // more are many
+	maxManyDepth = 8 << 10  // operations under way on all of them, by default
+	manyRead     = 64 << 20 // octets of all receive buffers of the baseline
+)
+
+func (s *benchSpec) many() bool { return s.Conns > manyConns }
+
 // queues gives the depths of a connection's send and receive queue.
 func (s *benchSpec) queues() (sends, receives int) {
 	receives, per := immReserve, 1
 	if s.Op == opSend || s.Op == opNotify {
-		receives += min(max(4*s.Depth, 64), 8192)
+		least := 64
+		if s.many() {
+			least = 4
+		}
+		receives += min(max(4*s.Depth, least), 8192)
 	}
 	if s.Op == opNotify {
 		per = 2
@@ -153,6 +176,7 @@ const (
 	doStart     = "start"     // a sample of so many messages begins
 	doStop      = "stop"      // waits for its end, and gives what it has used
 	doClose     = "close"     // the connections of a kind are not needed any more
+	doMemory    = "memory"    // gives the memory that is in use
 )
 
 // benchMsg is a request or a reply; each uses some of the fields.
@@ -175,10 +199,11 @@ type benchUsage struct {
 	Calls  uint64        `json:"calls"`
 	FPDUs  uint64        `json:"fpdus"`   // sent
 	Whole  uint64        `json:"aligned"` // of them, in one TCP segment
+	Memory uint64        `json:"memory"`  // octets in use, when asked
 }
 
 func (u benchUsage) plus(v benchUsage) benchUsage {
-	return benchUsage{u.CPU + v.CPU, u.Allocs + v.Allocs, u.Calls + v.Calls, u.FPDUs + v.FPDUs, u.Whole + v.Whole}
+	return benchUsage{u.CPU + v.CPU, u.Allocs + v.Allocs, u.Calls + v.Calls, u.FPDUs + v.FPDUs, u.Whole + v.Whole, u.Memory + v.Memory}
 }
 
 // clean makes what the other end has said fit to be shown: without what would

@@ -6,6 +6,21 @@ import (
 	"testing"
 )
 
+func TestResidentAndFiles(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("Linux tells")
+	}
+	if n := Resident(); n < 1<<20 {
+		t.Errorf("%d octets of memory", n)
+	}
+	if n, err := RaiseFiles(3); n < 3 || err != nil {
+		t.Errorf("%d files: %v", n, err)
+	}
+	if _, err := RaiseFiles(1 << 62); err == nil {
+		t.Error("more files than any kernel has")
+	}
+}
+
 func TestNow(t *testing.T) {
 	before := Now()
 	for range 100 {

@@ -9,10 +9,10 @@ import (
 	"os/exec"
 	"runtime/debug"
 	"strconv"
-	"strings"
 	"sync"
 
 	"github.com/go-iwarp/iwarp"
+	"github.com/go-iwarp/iwarp/internal/procstat"
 )
 
 // idleConns is how many idle connections are held at once.
@@ -57,12 +57,7 @@ func idleServe(ctx context.Context) error {
 // resident is the memory of this process, in octets, after a collection.
 func resident() int {
 	debug.FreeOSMemory()
-	b, err := os.ReadFile("/proc/self/statm")
-	if f := strings.Fields(string(b)); err == nil && len(f) > 1 {
-		pages, _ := strconv.Atoi(f[1])
-		return pages * os.Getpagesize()
-	}
-	return 0
+	return int(procstat.Resident())
 }
 
 // idle measures what connections cost on which nothing happens any more: each has

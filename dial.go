@@ -180,7 +180,7 @@ func (c *Config) startupContext(ctx context.Context) (context.Context, context.C
 }
 
 func errStartupTimeout(c *Config) error {
-	return fmt.Errorf("iwarp: no MPA startup within %v: %w", c.StartupTimeout, context.DeadlineExceeded)
+	return fmt.Errorf("iwarp: no MPA startup within %v (Config.StartupTimeout)", c.StartupTimeout)
 }
 
 func newMPAConn(cfg *Config, q lease, m *mpa.Conn) (*Conn, error) {

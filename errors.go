@@ -48,6 +48,14 @@ var (
 	ErrInUse = errors.New("iwarp: in use")
 	// ErrLimit: a limit of the device or of the listener is reached.
 	ErrLimit = errors.New("iwarp: limit reached")
+	// ErrStartupTimeout: the peer's startup frame did not come within StartupTimeout
+	// or the context's deadline.
+	ErrStartupTimeout = mpa.ErrStartupTimeout
+	// ErrPeerSilent: not one octet of it came; ErrStartupTimeout too. Nobody speaks
+	// iWARP there, or, at a responder, the peer waits as well.
+	ErrPeerSilent = mpa.ErrPeerSilent
+	// ErrStartupClosed: the peer ended TCP before its startup frame was whole.
+	ErrStartupClosed = mpa.ErrStartupClosed
 	// ErrShortBuffer: the message is longer than the buffer given to Recv. It
 	// stays, for a call with a larger one.
 	ErrShortBuffer = errors.New("iwarp: buffer shorter than the message")

@@ -146,7 +146,7 @@ func (c *Conn) postWithRoom(ctx context.Context, w *waiter) error {
 		select {
 		case <-room:
 		case <-ctx.Done():
-			return context.Cause(ctx) // nothing was posted: no reason to abort
+			return c.giveUp(ctx, w.wr.Op) // nothing was posted: no reason to abort
 		}
 	}
 }
@@ -174,7 +174,7 @@ func (c *Conn) await(ctx context.Context, wr SendWR, p []byte) (uint64, error) {
 	}
 	c.kick()
 	c.spinFor(ctx, w)
-	var cause error
+	var cause *givenUp
 	select {
 	case <-w.done:
 	case <-ctx.Done():
@@ -182,7 +182,7 @@ func (c *Conn) await(ctx context.Context, wr SendWR, p []byte) (uint64, error) {
 		case <-w.done: // both at once: no reason to abort
 		default:
 			// The memory is the caller's again only when the request has completed.
-			cause = context.Cause(ctx)
+			cause = c.giveUp(ctx, wr.Op)
 			c.Abort()
 			<-w.done
 		}
@@ -190,11 +190,8 @@ func (c *Conn) await(ctx context.Context, wr SendWR, p []byte) (uint64, error) {
 	original, err := w.original, w.err
 	w.original, w.err = 0, nil
 	c.waiters.Put(w)
-	switch {
-	case cause != nil && err != nil:
-		err = fmt.Errorf("%w: %w", err, cause)
-	case cause != nil:
-		err = cause // done, but the connection is not what it was
+	if cause != nil { // though it was done, the connection is not what it was
+		cause.ended, err = err, cause
 	}
 	return original, err
 }

@@ -3,6 +3,7 @@ package capture
 import (
 	"encoding/binary"
 	"fmt"
+	"math/bits"
 
 	"github.com/go-iwarp/iwarp/ddp"
 	"github.com/go-iwarp/iwarp/mpa"
@@ -231,8 +232,8 @@ func (f *fielder) terminate(b []byte, size int) int {
 	})
 	size -= rdmap.MinTerminateLen
 	b = b[rdmap.MinTerminateLen:]
-	if fixed, ok := mirrored(append(binary.BigEndian.AppendUint32(nil, word), b...), word); ok {
-		word = binary.BigEndian.Uint32(fixed)
+	if t, _, err := rdmap.ParseTerminate(binary.BigEndian.AppendUint32(nil, word)); err == nil && t.Mirrored {
+		word |= uint32(bits.Reverse8(uint8(word>>8))) << 8
 	}
 	if word&(terminateM|terminateD) == 0 || size < 2 || len(b) < 3 {
 		return size

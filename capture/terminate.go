@@ -43,13 +43,7 @@ func (r *Reader) terminate(c *tcpConn, i int, f *frameRef, m *Message, s *slot) 
 	}
 	m.Terminate = out
 	if !r.opt.NoVerdicts && !m.Cut {
-		r.checkTerminate(c, i, f, b, word)
-	}
-	if swapped, ok := mirrored(b, word); ok && !m.Cut {
-		// Nothing is lost by reading what the sender meant.
-		if u, _, err := rdmap.ParseTerminate(swapped); err == nil {
-			t = u
-		}
+		r.checkTerminate(c, i, f, b, word, t.Mirrored)
 	}
 	e := t.Err()
 	e.Remote = false
@@ -63,32 +57,13 @@ func (r *Reader) terminate(c *tcpConn, i int, f *frameRef, m *Message, s *slot) 
 	r.offender(c, i, f, out, o, t.Code)
 }
 
-// mirrored makes a Terminate whose M, D and R stand at the other end of their
-// octet (as the bit fields of a little-endian machine put them) a right one. ok is
-// false if it is not so.
-func mirrored(b []byte, word uint32) (fixed []byte, ok bool) {
-	bits := word & 0x0700
-	if word&0xffff != bits || bits == 0 || len(b) <= rdmap.MinTerminateLen {
-		return nil, false
-	}
-	fixed = bytes.Clone(b)
-	v := uint16(0)
-	for k, to := range [...]uint16{terminateM, terminateD, terminateR} {
-		if bits>>(8+k)&1 != 0 {
-			v |= to
-		}
-	}
-	binary.BigEndian.PutUint16(fixed[2:], v)
-	return fixed, true
-}
-
 // checkTerminate judges the control word and whether what follows agrees with it.
-func (r *Reader) checkTerminate(c *tcpConn, i int, f *frameRef, b []byte, word uint32) {
+func (r *Reader) checkTerminate(c *tcpConn, i int, f *frameRef, b []byte, word uint32, mirrored bool) {
 	const at = lengthLen + 18 + 2
 	rest := b[rdmap.MinTerminateLen:]
 	if v := word & terminateReserved; v != 0 {
 		seen := fmt.Sprintf("%#04x", v)
-		if _, ok := mirrored(b, word); ok {
+		if mirrored {
 			seen += ": M, D and R at the wrong end of their octet"
 		}
 		r.blame(c, i, f, "RDMAP-4.8-04", at, "Reserved 0", seen)

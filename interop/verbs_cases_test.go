@@ -375,12 +375,15 @@ func unsupported(name string, wr iwarp.SendWR) verbsCase {
 			}
 			v.post(t, wr)
 			c := v.next(t, v.qp.SendCQ())
-			// The code that siw sends hides what it means: see README.md.
 			v.wantError(t, protocol.RDMAPOpcode, true)
 			// Immediate Data has no answer: it has completed when it was sent.
 			if wr.Op != iwarp.OpImmediate && !errors.Is(c.Err, v.Err()) {
 				t.Errorf("%v ended with: %v; want %v", wr.Op, c.Err, v.Err())
 			}
+			if !errors.Is(v.Err(), errors.ErrUnsupported) {
+				t.Errorf("%v is not errors.ErrUnsupported", v.Err())
+			}
+			// siw does not say which message it was.
 			if got := v.PeerSupports(wr.Op); got == iwarp.Supported {
 				t.Errorf("PeerSupports: %v", got)
 			}

@@ -40,7 +40,7 @@ func Initiate(ctx context.Context, nc net.Conn, o *Options) (*Conn, error) {
 	}
 	g := guard(ctx, nc)
 	if err := g.write(frame); err != nil {
-		return nil, g.fail("sending the Request", false, err)
+		return nil, g.fail(exchange{kind: Request, sending: true}, err)
 	}
 	reply, err := g.readReply(o.orDefault().RDMAC.admits)
 	if err != nil {
@@ -53,7 +53,7 @@ func Initiate(ctx context.Context, nc net.Conn, o *Options) (*Conn, error) {
 	}
 	if err == nil {
 		if err = o.verify(p); err == nil && ctx.Err() != nil {
-			return nil, g.fail("judging the Reply", true, ctx.Err())
+			return nil, g.fail(exchange{kind: Reply, judging: true}, ctx.Err())
 		}
 	}
 	g.release()
@@ -182,7 +182,7 @@ func (in *Incoming) answer(ctx context.Context, reply *Startup) error {
 	}
 	g := guard(ctx, in.nc)
 	if err := g.write(frame); err != nil {
-		return g.fail("sending the Reply", true, err)
+		return g.fail(exchange{kind: Reply, sending: true}, err)
 	}
 	g.release()
 	return nil
@@ -226,20 +226,6 @@ func (g *guarded) refuse(err error) error {
 	return err
 }
 
-// fail closes the conn because of err, an error of the conn. started says that
-// octets of the peer's frame have arrived.
-func (g *guarded) fail(what string, started bool, err error) error {
-	e := &protocol.Error{Code: protocol.MPAStartup, Section: "RFC 5044 section 7.1.2", Detail: what, Err: err}
-	switch {
-	case g.ctx.Err() != nil:
-		e.Err = context.Cause(g.ctx)
-	case isTimeout(err) || started:
-	default:
-		e.Code, e.Section = protocol.MPAConnectionLost, "RFC 5044 section 8"
-	}
-	return g.refuse(e)
-}
-
 func isTimeout(err error) bool {
 	var ne net.Error
 	return errors.As(err, &ne) && ne.Timeout()
@@ -269,7 +255,7 @@ func (g *guarded) readReply(judge func(revision uint8) error) (Startup, error) {
 			next += int(b[keyLen+2])<<8 | int(b[keyLen+3])
 		}
 		if b, err = g.read(b, next); err != nil {
-			return Startup{}, g.fail("waiting for the Reply", len(b) > 0, err)
+			return Startup{}, g.fail(exchange{kind: Reply, came: len(b)}, err)
 		}
 	}
 }
@@ -291,7 +277,7 @@ func (g *guarded) readRequest(o *RequestOptions) (Startup, error) {
 			return Startup{}, g.refuse(err)
 		}
 		if b, err = g.read(b, cap(b)); err != nil {
-			return Startup{}, g.fail("waiting for the Request", len(b) > 0, err)
+			return Startup{}, g.fail(exchange{kind: Request, came: len(b)}, err)
 		}
 	}
 }

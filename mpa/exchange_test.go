@@ -163,12 +163,12 @@ func TestBadRequests(t *testing.T) {
 		{name: "rev0", hex: reqKeyHex + "c0000000", code: protocol.MPAStartup, text: "Rev is 0"},
 		{name: "pd_513", hex: reqKeyHex + "40010201", code: protocol.MPAStartup, text: "513"},
 		{name: "v2_s_short", hex: reqKeyHex + "50020003616263", code: protocol.MPAStartup, text: "PD_Length is 3"},
-		{name: "pd_truncated", hex: reqKeyHex + "4001000a00000000", fin: true, code: protocol.MPAStartup, text: "waiting for the Request"},
+		{name: "pd_truncated", hex: reqKeyHex + "4001000a00000000", fin: true, code: protocol.MPAStartup, text: "the peer ended the connection "},
 		{name: "ULP takes 10", hex: reqKeyHex + "4001000b" + strings.Repeat("00", 11), max: []int{10}, code: protocol.MPAStartup, text: "11 octets"},
 		{name: "ULP takes 0, block only", hex: reqKeyHex + "50020005" + strings.Repeat("00", 5), max: []int{0}, code: protocol.MPAStartup, text: "1 octets"},
 		{name: "glued FPDU", hex: reqKeyHex + "4001000000174143", code: protocol.MPAStartup, text: "must wait for the Reply"},
 		{name: "glued to 512", hex: reqKeyHex + "40010200" + strings.Repeat("11", 513), code: protocol.MPAStartup, text: "must wait for the Reply"},
-		{name: "nothing", fin: true, code: protocol.MPAConnectionLost, text: "waiting for the Request"},
+		{name: "nothing", fin: true, code: protocol.MPAConnectionLost, text: "the peer ended the connection "},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -215,9 +215,9 @@ func TestRepliesToInitiator(t *testing.T) {
 		{name: "rev0", hex: repKeyHex + "c000", code: protocol.MPAStartup, text: "Rev is 0"},
 		{name: "rev1 to rev2", hex: repKeyHex + "40010000", code: protocol.MPAStartup, text: "Rev of the Reply is 1"},
 		{name: "S missing", hex: repKeyHex + "40020000", code: protocol.MPAStartup, text: "flag S"},
-		{name: "closed before a Reply", fin: true, code: protocol.MPAConnectionLost, text: "waiting"},
-		{name: "reset before a Reply", reset: true, code: protocol.MPAConnectionLost, text: "waiting"},
-		{name: "closed within the Reply", hex: "4d", fin: true, code: protocol.MPAStartup, text: "waiting"},
+		{name: "closed before a Reply", fin: true, code: protocol.MPAConnectionLost, text: "the peer ended the connection before its Reply"},
+		{name: "reset before a Reply", reset: true, code: protocol.MPAConnectionLost, text: "the peer ended the connection before its Reply"},
+		{name: "closed within the Reply", hex: "4d", fin: true, code: protocol.MPAStartup, text: "in the middle of its Reply, after 1 octets"},
 		{name: "no RTR", hex: repKeyHex + "50020004c0010001", code: protocol.MPANoMatchingRTR, text: "RTR", conn: true},
 		{name: "IRD", hex: repKeyHex + "500200048001c002", code: protocol.MPAInsufficientIRD, text: "ORD is 2", conn: true},
 	} {

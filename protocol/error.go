@@ -44,9 +44,25 @@ type Offender struct {
 	RDMAPHeader []byte
 }
 
-// Error gives code, detail, section and cause in one line.
+// Error gives code, detail and section in one line. Where a cause lies below, detail
+// and cause come first, since the code is only what that amounts to.
 func (e *Error) Error() string {
 	var b strings.Builder
+	if e.Err != nil && !e.Remote {
+		if e.Detail != "" {
+			b.WriteString(e.Detail + ": ")
+		}
+		b.WriteString(strings.TrimPrefix(e.Err.Error(), "iwarp: "))
+		if e.Section != "" {
+			b.WriteString(" [" + e.Section + "]")
+		}
+		if e.Code == MPAStartup { // it was no frame, so that its meaning would mislead
+			b.WriteString(" (2/0/04)")
+		} else {
+			b.WriteString("; " + e.Code.String())
+		}
+		return b.String()
+	}
 	if e.Remote {
 		b.WriteString("peer reports ")
 		if e.Code == RDMAPOpcode {

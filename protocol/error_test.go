@@ -22,7 +22,19 @@ func TestErrorText(t *testing.T) {
 		},
 		{
 			protocol.Error{Code: protocol.MPAConnectionLost, Err: io.ErrUnexpectedEOF},
-			"MPA: TCP connection closed, terminated or lost (2/0/01): unexpected EOF",
+			"unexpected EOF; MPA: TCP connection closed, terminated or lost (2/0/01)",
+		},
+		{
+			protocol.Error{Code: protocol.MPAConnectionLost, Detail: "aborted", Section: "RFC 5044 section 8", Err: errors.New("iwarp: why")},
+			"aborted: why [RFC 5044 section 8]; MPA: TCP connection closed, terminated or lost (2/0/01)",
+		},
+		{
+			protocol.Error{Code: protocol.MPAStartup, Section: "RFC 5044 section 7.1.2", Err: errors.New("nothing came")},
+			"nothing came [RFC 5044 section 7.1.2] (2/0/04)",
+		},
+		{
+			protocol.Error{Code: protocol.MPACRC, Remote: true, Err: io.EOF},
+			"peer reports MPA: CRC mismatch (2/0/02): EOF",
 		},
 		{
 			protocol.Error{Code: protocol.RDMAPOpcode, Remote: true},

@@ -423,7 +423,9 @@ func (s *Stream) deliverTerminate(m *ddp.Message) *protocol.Error {
 			Detail: fmt.Sprintf("Terminate of %d octets cannot be read", m.Length), Err: err,
 		}
 	}
-	s.told = term.Err()
+	// An initiator alone sends the errors of startup, and before anything else
+	// (RFC 6581 section 9).
+	s.told = term.err(s.cfg.Initiator || s.opened)
 	return s.told
 }
 

@@ -4,7 +4,9 @@ import (
 	"encoding/binary"
 	"fmt"
 	"io"
+	"math/bits"
 	"slices"
+	"strings"
 
 	"github.com/go-iwarp/iwarp/ddp"
 	"github.com/go-iwarp/iwarp/protocol"
@@ -22,6 +24,8 @@ const (
 	termM = 0x8000 // DDP Segment Length valid
 	termD = 0x4000 // DDP header included
 	termR = 0x2000 // RDMAP header included
+
+	mirroredBits = 0x0700 // R, D and M at the other end of their octet
 )
 
 // Terminate is the header, and all the content, of a Terminate message
@@ -47,6 +51,11 @@ type Terminate struct {
 	// none. M is set when it is there, D when it has a DDP header and R when it
 	// has an RDMAP header.
 	Offender *protocol.Offender
+	// Mirrored is true of a received Terminate whose bit fields stand at the wrong ends
+	// of their octets, as Linux siw sends them: M, D and R where the Reserved bits are,
+	// and layer and error type in each other's place. Code is as on the wire; Err tells
+	// what it means.
+	Mirrored bool
 }
 
 // FromError gives the Terminate that reports e, with as much of e's Offender as
@@ -100,21 +109,41 @@ func echoes(c protocol.Code) bool {
 // number is in Detail. Detail also describes the segment of ours that the peer
 // echoes. The error shares t's octets.
 func (t *Terminate) Err() *protocol.Error {
-	e := &protocol.Error{Code: t.Code, Remote: true, Offender: t.Offender}
-	if t.Code.Layer() == protocol.LayerRDMAP && t.Code.Type() == 0 {
-		e.Code = protocol.RDMAPLocalCatastrophic
-		if n := t.Code.Number(); n != 0 {
-			e.Detail = fmt.Sprintf("code %#02x", n)
+	return t.err(false)
+}
+
+// err is Err, for a Terminate that came when startup was over or before.
+func (t *Terminate) err(started bool) *protocol.Error {
+	e := &protocol.Error{Code: t.meaning(started), Remote: true, Offender: t.Offender}
+	var detail []string
+	if c := t.Code; e.Code != c {
+		detail = append(detail, fmt.Sprintf("sent as %d/%d/%02x, with layer and error type in each other's place as Linux siw does", c.Layer(), c.Type(), c.Number()))
+	}
+	if e.Code.Layer() == protocol.LayerRDMAP && e.Code.Type() == 0 {
+		if n := e.Code.Number(); n != 0 {
+			detail = append(detail, fmt.Sprintf("code %#02x", n))
 		}
+		e.Code = protocol.RDMAPLocalCatastrophic
 	}
 	if t.Offender != nil {
-		if s := describe(t.Offender); s != "" && e.Detail != "" {
-			e.Detail += ", " + s
-		} else if s != "" {
-			e.Detail = s
+		if s := describe(t.Offender); s != "" {
+			detail = append(detail, s)
 		}
 	}
+	e.Detail = strings.Join(detail, ", ")
 	return e
+}
+
+// meaning undoes an exchange of layer and error type: where the bits behind them are
+// mirrored too, where the triple means nothing as it stands, or where it is an error of
+// startup, that is over, and nothing is echoed, as siw does. What is left in doubt is taken as it stands.
+func (t *Terminate) meaning(started bool) protocol.Code {
+	exchanged := protocol.NewCode(protocol.Layer(t.Code.Type()), uint8(t.Code.Layer()), t.Code.Number())
+	late := started && t.Offender == nil && (t.Code == protocol.MPAInsufficientIRD || t.Code == protocol.MPANoMatchingRTR)
+	if exchanged.Defined() && (t.Mirrored || late || !t.Code.Defined()) {
+		return exchanged
+	}
+	return t.Code
 }
 
 // describe gives an echoed segment in words, "" if there is no header.
@@ -152,6 +181,9 @@ func (t *Terminate) AppendTo(b []byte) []byte {
 	if withRDMAP {
 		word |= termR
 	}
+	if t.Mirrored {
+		word = word&^0xffff | uint32(bits.Reverse8(uint8(word>>8)))<<8
+	}
 	b = binary.BigEndian.AppendUint32(b, word)
 	b = binary.BigEndian.AppendUint16(b, o.SegmentLength)
 	if withDDP {
@@ -171,15 +203,20 @@ func (t *Terminate) AppendTo(b []byte) []byte {
 // worth more than its form: a field that a bit announces and that is not there,
 // or not whole, is taken as absent (Linux siw sets R for a Send with Invalidate,
 // with no header behind it). Combinations of M, D and R that figure 10 does not
-// have are read as their bits say; the length is there if M or D is set. Octets
-// behind the last field and the reserved bits are ignored. The result shares
-// nothing with b.
+// have are read as their bits say; the length is there if M or D is set. Where the
+// three are 0 and stand mirrored in the reserved bits, alone, they are read there:
+// see [Terminate.Mirrored]. Octets behind the last field and other reserved bits are
+// ignored. The result shares nothing with b.
 func ParseTerminate(b []byte) (Terminate, int, error) {
 	if len(b) < MinTerminateLen {
 		return Terminate{}, 0, io.ErrUnexpectedEOF
 	}
 	word := binary.BigEndian.Uint32(b)
 	t := Terminate{Code: protocol.Code(word >> 16)}
+	if low := word & 0xffff; low != 0 && low&^mirroredBits == 0 {
+		t.Mirrored = true
+		word |= uint32(bits.Reverse8(uint8(low>>8))) << 8
+	}
 	n := MinTerminateLen
 	var o protocol.Offender
 	if word&(termM|termD) != 0 {

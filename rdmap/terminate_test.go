@@ -346,6 +346,7 @@ func FuzzParseTerminate(f *testing.F) {
 	}
 	f.Add(wire(f, "0109e000 0003"+invHeader))
 	f.Add(wire(f, "01002000"+readRequest))
+	f.Add(wire(f, "20060300 0000"+invHeader))
 	f.Add([]byte{0, 0, 0})
 	f.Fuzz(func(t *testing.T, b []byte) {
 		term, n, err := rdmap.ParseTerminate(b)
@@ -363,11 +364,16 @@ func FuzzParseTerminate(f *testing.F) {
 			t.Fatalf("%x: written as %d octets", b, len(octets))
 		}
 		again, n, err := rdmap.ParseTerminate(octets)
+		if term.Offender == nil {
+			again.Mirrored = term.Mirrored // there is nothing to show it by
+		}
 		if err != nil || n != len(octets) || !reflect.DeepEqual(again, term) {
 			t.Fatalf("%x: %+v is read again as %+v, %v", b, term, again, err)
 		}
 		e := term.Err()
-		if !e.Remote || e.Code.Layer() != term.Code.Layer() || e.Code.Type() != term.Code.Type() || e.Error() == "" {
+		same := e.Code.Layer() == term.Code.Layer() && e.Code.Type() == term.Code.Type()
+		exchanged := uint8(e.Code.Layer()) == term.Code.Type() && e.Code.Type() == uint8(term.Code.Layer()) && (term.Mirrored || !term.Code.Defined())
+		if !e.Remote || !same && !exchanged || e.Error() == "" {
 			t.Fatalf("%x: error %v", b, e)
 		}
 		out := rdmap.FromError(e)

@@ -1,9 +1,11 @@
 package cli
 
 import (
+	"context"
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"os"
 	"strings"
 
 	"github.com/go-iwarp/iwarp"
@@ -19,6 +21,8 @@ type errorEvent struct {
 	Error string `json:"error"`
 	// Peer is the address of the connection, if it is one's error.
 	Peer string `json:"peer,omitempty"`
+	// Cause is the name of what went wrong, if it has one: see causeOfError.
+	Cause string `json:"cause,omitempty"`
 	// Code is layer/type/code of an error that the RFCs number, FoundBy the end
 	// that found it, and Echoed our header that the peer's Terminate echoed.
 	Code    string `json:"code,omitempty"`
@@ -33,8 +37,10 @@ type errorEvent struct {
 // newErrorEvent takes err apart.
 func newErrorEvent(err error) errorEvent {
 	e := errorEvent{Error: strings.TrimPrefix(err.Error(), "iwarp: ")}
+	var misleads bool
+	e.Cause, misleads = causeOfError(err)
 	var perr *iwarp.ProtocolError
-	if errors.As(err, &perr) {
+	if errors.As(err, &perr) && !misleads {
 		e.Code = codeNumbers(perr)
 		e.FoundBy = "local"
 		if perr.Remote {
@@ -47,6 +53,33 @@ func newErrorEvent(err error) errorEvent {
 		e.PrivateData = hex.EncodeToString(rej.PrivateData)
 	}
 	return e
+}
+
+// causeOfError names what went wrong, for programs. misleads says that a number of the
+// RFCs in the error would: it tells only what this end made of it.
+func causeOfError(err error) (name string, misleads bool) {
+	for _, c := range [...]struct {
+		is       error
+		name     string
+		misleads bool
+	}{
+		{iwarp.ErrClientFirst, "client_first", true},
+		{iwarp.ErrPeerSilent, "peer_silent", true},
+		{iwarp.ErrStartupTimeout, "startup_timeout", true},
+		{iwarp.ErrStartupClosed, "startup_closed", false},
+		{os.ErrDeadlineExceeded, "timeout", true},
+		{context.DeadlineExceeded, "timeout", true},
+		{context.Canceled, "interrupted", true},
+		{errors.ErrUnsupported, "unsupported", false},
+	} {
+		if errors.Is(err, c.is) {
+			return c.name, c.misleads
+		}
+	}
+	if rejected := (*iwarp.RejectError)(nil); errors.As(err, &rejected) {
+		return "rejected", false
+	}
+	return "", false
 }
 
 func (e errorEvent) kind() string { return kindError }

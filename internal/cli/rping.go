@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"strconv"
 	"time"
 
@@ -92,8 +93,14 @@ type steps struct {
 
 // within bounds a step, which what names for the error.
 func (s *steps) within(ctx context.Context, what string) (context.Context, context.CancelFunc) {
-	return context.WithTimeoutCause(ctx, s.timeout, fmt.Errorf("no %s within %v", what, s.timeout))
+	return context.WithTimeoutCause(ctx, s.timeout, lateError(fmt.Sprintf("no %s within %v", what, s.timeout)))
 }
+
+// lateError says what did not come in time.
+type lateError string
+
+func (e lateError) Error() string        { return string(e) }
+func (e lateError) Is(target error) bool { return target == os.ErrDeadlineExceeded }
 
 // closedError is the peer's graceful end where a message was due. It is an io.EOF.
 type closedError struct{ due string }

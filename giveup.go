@@ -4,9 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"os"
+
+	"github.com/go-iwarp/iwarp/rdmap"
 )
 
 // ErrClientFirst: a responder's work waits for the initiator's first message, before
@@ -14,11 +15,7 @@ import (
 // (https://www.rfc-editor.org/rfc/rfc5044#section-7.1.2 rule 4), and that has not come.
 // Either the initiator's program sends first, or both ends agree on a peer-to-peer
 // connection, which they do by default.
-var ErrClientFirst = errors.New("iwarp: the client has to speak first on a client-server connection")
-
-// errNeverOpen is why a responder's connection ends whose client has closed its half
-// before it spoke.
-var errNeverOpen = fmt.Errorf("%w: %w", ErrClientFirst, io.ErrUnexpectedEOF)
+var ErrClientFirst = rdmap.ErrInitiatorFirst
 
 // givenUp is the error of a blocking call whose context has ended: why, and what
 // became of the call.
@@ -29,8 +26,8 @@ type givenUp struct {
 	ended error // of the work request; nil: it had completed, or was not posted
 }
 
-// giveUp makes the error of a call. It is called before the connection is aborted.
-func (c *Conn) giveUp(ctx context.Context, op Op) *givenUp {
+// callEnded makes the error of a call. It is called before the connection is aborted.
+func (c *Conn) callEnded(ctx context.Context, op Op) *givenUp {
 	return &givenUp{ctx: ctx, op: op, held: !c.llp.MaySend()}
 }
 

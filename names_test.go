@@ -120,6 +120,8 @@ func TestGivenUpNames(t *testing.T) {
 		if !errors.Is(err, iwarp.ErrFlushed) || !errors.Is(err, net.ErrClosed) {
 			t.Errorf("%v: what became of the request", err)
 		}
+		// Others hear of it, and not that their own time is over.
+		wantNames(t, c.Err(), "aborted by this end, since the context of a call ended (RDMA Read: the user is impatient)", "")
 	})
 	synctest.Test(t, func(t *testing.T) {
 		c, _ := clientOfPeer(t, nil)

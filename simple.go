@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"runtime"
 
 	"github.com/go-iwarp/iwarp/rdmap"
@@ -146,7 +147,7 @@ func (c *Conn) postWithRoom(ctx context.Context, w *waiter) error {
 		select {
 		case <-room:
 		case <-ctx.Done():
-			return c.giveUp(ctx, w.wr.Op) // nothing was posted: no reason to abort
+			return c.callEnded(ctx, w.wr.Op) // nothing was posted: no reason to abort
 		}
 	}
 }
@@ -182,8 +183,8 @@ func (c *Conn) await(ctx context.Context, wr SendWR, p []byte) (uint64, error) {
 		case <-w.done: // both at once: no reason to abort
 		default:
 			// The memory is the caller's again only when the request has completed.
-			cause = c.giveUp(ctx, wr.Op)
-			c.Abort()
+			cause = c.callEnded(ctx, wr.Op)
+			c.cut(fmt.Sprintf("aborted by this end, since the context of a call ended (%v: %v)", wr.Op, context.Cause(ctx)), net.ErrClosed)
 			<-w.done
 		}
 	}

@@ -3,6 +3,7 @@ package rdmap
 import (
 	"errors"
 	"fmt"
+	"io"
 	"net"
 
 	"github.com/go-iwarp/iwarp/ddp"
@@ -113,6 +114,12 @@ var (
 	// ErrClosed: the stream was closed by this end and takes no more requests
 	// (RFC 5041 section 6.2.1).
 	ErrClosed = fmt.Errorf("iwarp: stream closed for sending: %w", net.ErrClosed)
+	// ErrInitiatorFirst: a responder's work waits for the initiator's first message,
+	// before which it may send nothing
+	// (https://www.rfc-editor.org/rfc/rfc5044#section-7.1.2 rule 4), and that has not
+	// come.
+	ErrInitiatorFirst = errors.New("iwarp: the client has to speak first on a client-server connection")
+	errNeverOpen      = fmt.Errorf("%w: %w", ErrInitiatorFirst, io.ErrUnexpectedEOF)
 	// ErrInvalidRequest is in every error that names a bad field of a Request.
 	ErrInvalidRequest = errors.New("iwarp: invalid work request")
 )

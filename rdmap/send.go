@@ -1,8 +1,6 @@
 package rdmap
 
 import (
-	"io"
-
 	"github.com/go-iwarp/iwarp/ddp"
 	"github.com/go-iwarp/iwarp/protocol"
 )
@@ -126,7 +124,7 @@ func (s *Stream) silenced(llp ddp.LLP) bool {
 	if s.err == nil && s.peerClosed && !s.queue.empty() && !llp.MaySend() {
 		s.fail(&protocol.Error{
 			Code: protocol.MPAConnectionLost, Section: "RFC 5044 section 7.1.2",
-			Detail: "the peer closed its half before its first message, so that this end may send nothing", Err: io.ErrUnexpectedEOF,
+			Detail: "the peer closed its half before its first message, so that this end may send nothing", Err: errNeverOpen,
 		}, false)
 	}
 	return s.err != nil && !llp.MaySend()

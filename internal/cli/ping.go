@@ -17,7 +17,7 @@ type pingCmd struct {
 	Serve   *address `placeholder:"ADDR" help:"Be the server, at this address, until SIGINT or SIGTERM. Default port 7174; \":7174\" is every address of this host."`
 	Count   *uint64  `placeholder:"N" help:"Client: iterations; 0 goes on until interrupted (default 10)."`
 	Size    *octets  `placeholder:"N" help:"Client: octets each way in each iteration, 1 or more; K, M and G may stand behind N (default 64). An rping server takes no more than its own -S, default 64."`
-	MaxSize *octets  `placeholder:"N" help:"Server: the most octets that a client may advertise (default 64M). Each client that sends so much has it in the server's memory."`
+	MaxSize *octets  `placeholder:"N" help:"Server: the most octets that a client may advertise (default 64M). Each client that sends so much has it in the server's memory, all together at most 16 times that."`
 	Clients *int     `name:"max-clients" placeholder:"N" help:"Server: clients at once; further ones wait (default 128)."`
 	JSON    bool     `name:"json" help:"Print JSON, an object a line, errors too. The keys are listed above."`
 

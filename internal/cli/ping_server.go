@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/go-iwarp/iwarp"
@@ -21,6 +22,7 @@ type pingServer struct {
 	maxSize uint32
 	slots   chan struct{} // one for each client at once
 
+	memory          atomic.Int64 // octets of the clients' data
 	mu              sync.Mutex
 	times           latencies
 	clients, failed uint64
@@ -132,7 +134,8 @@ func (s *pingServer) client(ctx context.Context, nc net.Conn) {
 // serve serves one client: how many iterations it had, and how it ended.
 func (s *pingServer) serve(ctx context.Context, conn *iwarp.Conn) (n uint64, reason string, err error) {
 	peer := conn.RemoteAddr().String()
-	c := &servedClient{steps: steps{conn: conn, timeout: s.timeout}, maxSize: s.maxSize}
+	c := &servedClient{steps: steps{conn: conn, timeout: s.timeout}, maxSize: s.maxSize, grant: s.grant}
+	defer func() { s.memory.Add(-int64(cap(c.buf))) }()
 	for {
 		took, err := c.iteration(ctx)
 		if err != nil {
@@ -168,12 +171,27 @@ func (s *pingServer) ended(ctx context.Context, peer string, end disconnectedEve
 	s.out.emit(end)
 }
 
+// maxFull is how many clients with data of the largest size the server has memory for
+// at once.
+const maxFull = 16
+
+// grant lets a client take so many octets more.
+func (s *pingServer) grant(more int) error {
+	most := maxFull * int64(s.maxSize)
+	if now := s.memory.Add(int64(more)); now > most {
+		s.memory.Add(-int64(more))
+		return fmt.Errorf("the data of all clients would take more than %s here: %d times --max-size", amount(most), maxFull)
+	}
+	return nil
+}
+
 // servedClient is the server's side of one connection.
 type servedClient struct {
 	steps
 	maxSize uint32
-	buf     []byte // what was read in this iteration; its capacity is kept
-	between bool   // no iteration is under way
+	grant   func(more int) error // nil: there is enough
+	buf     []byte               // what was read in this iteration; its capacity is kept
+	between bool                 // no iteration is under way
 }
 
 // iteration serves one iteration. The time begins with the client's first advert.
@@ -212,7 +230,9 @@ const onTrust = 1 << 20
 func (c *servedClient) read(ctx context.Context, src advert) error {
 	size := int(src.size)
 	for done := 0; done < size; done = len(c.buf) {
-		c.resize(done, min(size, max(cap(c.buf), 2*done, onTrust)))
+		if err := c.resize(done, min(size, max(cap(c.buf), 2*done, onTrust))); err != nil {
+			return err
+		}
 		if err := c.readPart(ctx, c.buf[done:], src.at.STag, src.at.TO+uint64(done)); err != nil {
 			return err
 		}
@@ -221,8 +241,13 @@ func (c *servedClient) read(ctx context.Context, src advert) error {
 }
 
 // resize makes the buffer n octets long and keeps the first ones.
-func (c *servedClient) resize(keep, n int) {
-	if n > cap(c.buf) {
+func (c *servedClient) resize(keep, n int) error {
+	if more := n - cap(c.buf); more > 0 {
+		if c.grant != nil {
+			if err := c.grant(more); err != nil {
+				return err
+			}
+		}
 		old := c.buf[:keep]
 		if keep == 0 {
 			old, c.buf = nil, nil // the collector may have it first
@@ -231,6 +256,7 @@ func (c *servedClient) resize(keep, n int) {
 		copy(c.buf, old)
 	}
 	c.buf = c.buf[:n]
+	return nil
 }
 
 func (c *servedClient) readPart(ctx context.Context, p []byte, stag iwarp.STag, to uint64) error {

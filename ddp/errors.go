@@ -132,6 +132,7 @@ func tooLong(h *Header, n int, size uint64) *protocol.Error {
 // (https://www.rfc-editor.org/rfc/rfc5041#section-7.1: header and length). e
 // itself may be the ULP's own and is left alone.
 func blame(e *protocol.Error, h *Header, segment int) *protocol.Error {
+	// Rule: DDP-7.1-12, DDP-6.2.2-01
 	blamed := *e
 	var offender protocol.Offender
 	if e.Offender != nil {

@@ -43,6 +43,7 @@ func (g *guard) reader(s StreamID) *sync.RWMutex {
 
 // lock waits until no reader is left and keeps new ones out.
 func (g *guard) lock() {
+	// Rule: DDP-8.3.1-05, RDMAP-8.1.1-06, SEC-6.2.2-02
 	g.one.Lock()
 	for i := range g.more {
 		g.more[i].Lock()

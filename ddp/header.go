@@ -111,15 +111,18 @@ func (h *Header) Len() int {
 // AppendTo appends the header's 14 or 18 octets to b. Fields of the other kind
 // are not written; Reserved and Version are cut to four and two bits.
 func (h *Header) AppendTo(b []byte) []byte {
+	// Rule: DDP-4.1-01, DDP-4.1-02, DDP-4.2-02, DDP-4.4-01
 	first := h.Reserved<<2&maskReserved | h.Version&maskVersion
 	if h.Last {
 		first |= bitLast
 	}
 	if h.Tagged {
+		// Rule: DDP-4.2-01
 		b = append(b, first|bitTagged, h.Control)
 		b = binary.BigEndian.AppendUint32(b, uint32(h.STag))
 		return binary.BigEndian.AppendUint64(b, h.TO)
 	}
+	// Rule: DDP-4.3-01, DDP-4.3-02, DDP-4.3-05
 	b = append(b, first, h.Control)
 	b = binary.BigEndian.AppendUint32(b, h.ULP32)
 	b = binary.BigEndian.AppendUint32(b, h.QN)
@@ -152,6 +155,7 @@ func (h *Header) parse(b []byte) (int, bool) {
 	}
 	// One by one: as a literal they would be put together in other memory, and
 	// copied from there before these stores have reached the cache.
+	// Rule: DDP-4.1-01, DDP-4.1-02
 	first := b[0]
 	h.Tagged = first&bitTagged != 0
 	h.Last = first&bitLast != 0
@@ -160,6 +164,7 @@ func (h *Header) parse(b []byte) (int, bool) {
 	h.Control = b[1]
 	h.ULP32, h.STag, h.TO, h.QN, h.MSN, h.MO = 0, 0, 0, 0, 0, 0
 	if h.Tagged {
+		// Rule: DDP-4.2-01
 		h.STag = STag(binary.BigEndian.Uint32(b[2:]))
 		h.TO = binary.BigEndian.Uint64(b[6:])
 		return TaggedHeaderLen, true
@@ -167,6 +172,7 @@ func (h *Header) parse(b []byte) (int, bool) {
 	if len(b) < UntaggedHeaderLen {
 		return 0, false
 	}
+	// Rule: DDP-4.3-01
 	h.ULP32 = binary.BigEndian.Uint32(b[2:])
 	h.QN = binary.BigEndian.Uint32(b[6:])
 	h.MSN = binary.BigEndian.Uint32(b[10:])

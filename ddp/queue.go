@@ -46,6 +46,7 @@ func (qs *queues) set(qn uint32, s Source) {
 		qs.more[qn] = q
 	}
 	if !q.started {
+		// Rule: DDP-4.3-07
 		q.started, q.next = true, 1
 	}
 	q.source = s
@@ -116,8 +117,10 @@ func (m *inbound) take(s Source, h *Header) bool {
 func (m *inbound) mayPass(h *Header, n uint64) *protocol.Error {
 	off := uint64(h.MO)
 	switch {
+	// Rule: DDP-4.1-05, DDP-7.1-04
 	case h.Last && !m.passed.whole(off):
 		return badLast(h, m.passed.next)
+	// Rule: DDP-5.3-02, DDP-5.2-05
 	case !m.passed.admits(off, n):
 		return badMO(h, m.passed.next)
 	}
@@ -141,6 +144,7 @@ func (m *inbound) grow(s Grower, h *Header, n uint64) *protocol.Error {
 
 // finish goes on to the next message. MSN 0xffffffff is followed by 0.
 func (q *queue) finish() {
+	// Rule: DDP-4.3-08, DDP-4.3-09
 	q.next++
 	q.current = inbound{}
 	if m := q.ahead[q.next]; m != nil {

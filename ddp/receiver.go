@@ -191,11 +191,13 @@ type Stats struct {
 
 // NewReceiver makes a Receiver without queues: see [Receiver.SetQueue].
 func NewReceiver(cfg ReceiverConfig, ulp ULP) *Receiver {
+	// Rule: DDP-5.3-03
 	r := &Receiver{peer: cfg.Peer, version: cfg.Version, ordered: cfg.Ordered, window: cfg.Window, batched: cfg.Batched, ulp: ulp}
 	switch {
 	case cfg.VersionZero:
 		r.version = 0
 	case cfg.Version == 0:
+		// Rule: DDP-4.1-08
 		r.version = Version
 	}
 	switch {
@@ -221,6 +223,7 @@ func (r *Receiver) Err() *protocol.Error { return r.err }
 // or cannot be delivered yet because an earlier one is missing: if the LLP ends
 // its stream now, the message is lost.
 func (r *Receiver) InProgress() bool {
+	// Rule: DDP-2.3-02
 	return r.within || r.queues.inProgress() || r.reorder.waiting()
 }
 
@@ -254,6 +257,7 @@ func (r *Receiver) Release(fn func(qn, msn uint32, b Buffer)) {
 	if r.err == nil {
 		r.err = fail(protocol.DDPLocalCatastrophic, "RFC 5041 section 6.2", "the ULP has ended reception")
 	}
+	// Rule: DDP-6.2.2-02
 	r.queues.release(fn)
 	r.reorder.reset()
 }
@@ -272,11 +276,13 @@ func (r *Receiver) Release(fn func(qn, msn uint32, b Buffer)) {
 //
 // Without [ReceiverConfig].Ordered, a segment that has come before is ignored.
 func (r *Receiver) Segment(order uint64, seg []byte) *protocol.Error {
+	// Rule: DDP-7.1-13, DDP-6.2.2-04
 	if r.err != nil {
 		r.stats.dropped.Add(1)
 		return nil
 	}
 	h := &r.header
+	// Rule: DDP-3-07, DDP-4.1-07
 	n, ok := h.parse(seg)
 	if r.held.lock != nil && !(ok && r.held.fits(h)) {
 		r.letGo()
@@ -287,6 +293,7 @@ func (r *Receiver) Segment(order uint64, seg []byte) *protocol.Error {
 	}
 	inOrder := true
 	if !r.ordered {
+		// Rule: DDP-5.3-04, DDP-5.3-05
 		if r.reorder.seen(order) {
 			r.stats.duplicates.Add(1)
 			return nil
@@ -296,11 +303,13 @@ func (r *Receiver) Segment(order uint64, seg []byte) *protocol.Error {
 		}
 		inOrder = order == r.reorder.next
 	}
+	// Rule: DDP-5.2-04, DDP-7.1-11
 	if err := r.place(h, seg[n:], inOrder); err != nil {
 		return r.failed(err, h, len(seg))
 	}
 	if !inOrder {
 		r.stats.outOfOrder.Add(1)
+		// Rule: DDP-3-05, DDP-5.3-04
 		r.reorder.keep(order, r.window, h, len(seg))
 		return nil
 	}
@@ -318,6 +327,7 @@ func short(seg []byte) *protocol.Error {
 }
 
 func (r *Receiver) failed(e *protocol.Error, h *Header, segment int) *protocol.Error {
+	// Rule: DDP-6.2-01, DDP-6.2.2-01, DDP-8.3-04
 	r.letGo()
 	r.err = blame(e, h, segment)
 	r.header = *h
@@ -327,9 +337,11 @@ func (r *Receiver) failed(e *protocol.Error, h *Header, segment int) *protocol.E
 // place checks a segment and places its payload. inOrder says that all segments
 // sent before it have been here.
 func (r *Receiver) place(h *Header, payload []byte, inOrder bool) *protocol.Error {
+	// Rule: DDP-4.1-08
 	if h.Version != r.version {
 		return badVersion(h, r.version)
 	}
+	// Rule: DDP-4.1-02
 	if h.Tagged {
 		return r.placeTagged(h, payload)
 	}
@@ -341,6 +353,7 @@ func (r *Receiver) placeTagged(h *Header, payload []byte) *protocol.Error {
 	switch {
 	case err != nil:
 		return err
+	// Rule: DDP-5.2-08
 	case len(payload) == 0:
 		return nil
 	case target.Sink != nil:
@@ -348,6 +361,7 @@ func (r *Receiver) placeTagged(h *Header, payload []byte) *protocol.Error {
 	case target.Region != nil && h.STag != 0:
 		return r.placeRegion(h, payload, target)
 	}
+	// Rule: DDP-7.1-07
 	return unknownSTag(&placeCodes, h.STag)
 }
 
@@ -369,6 +383,7 @@ func (r *Receiver) placeRegion(h *Header, payload []byte, t Target) *protocol.Er
 
 func (r *Receiver) placeUntagged(h *Header, payload []byte, inOrder bool) *protocol.Error {
 	q := r.queues.get(h.QN)
+	// Rule: DDP-7.1-01
 	if q == nil {
 		return badQN(h)
 	}
@@ -376,17 +391,21 @@ func (r *Receiver) placeUntagged(h *Header, payload []byte, inOrder bool) *proto
 	if inOrder {
 		window = 1
 	}
+	// Rule: DDP-7.1-06
 	if h.MSN-q.next >= uint32(window) {
 		return badMSN(h, q.next, window)
 	}
 	m := q.inbound(h)
+	// Rule: DDP-7.1-02, DDP-7.1-03
 	if m == nil {
 		return noBuffer(h)
 	}
 	off, n := uint64(h.MO), uint64(len(payload))
 	switch {
+	// Rule: DDP-7.1-04
 	case off > m.limit:
 		return beyondBuffer(h, m.limit)
+	// Rule: DDP-7.1-05
 	case !fits(off, n, min(m.limit, math.MaxUint32)):
 		return tooLong(h, len(payload), m.limit)
 	}
@@ -416,6 +435,7 @@ func (r *Receiver) advance(h *Header, segment int) *protocol.Error {
 	if r.ordered {
 		return nil
 	}
+	// Rule: DDP-5.3-06, DDP-4.1-06
 	for s := r.reorder.pop(); s != nil; s = r.reorder.pop() {
 		if err := r.passEarly(&s.header, s.length-s.header.Len()); err != nil {
 			return r.failed(err, &s.header, s.length)
@@ -447,11 +467,13 @@ func (r *Receiver) passEarly(h *Header, n int) *protocol.Error {
 func (r *Receiver) pass(h *Header, n int) *protocol.Error {
 	m := &r.message
 	if h.Tagged {
+		// Rule: DDP-5.2-09
 		r.tagged += uint64(n)
 		r.within = !h.Last
 		if !h.Last {
 			return nil
 		}
+		// Rule: DDP-4.2-03, DDP-4.2-07, DDP-5.4-04
 		*m = Message{Header: *h, Length: uint32(min(r.tagged, math.MaxUint32))}
 		r.tagged = 0
 	} else {
@@ -463,10 +485,12 @@ func (r *Receiver) pass(h *Header, n int) *protocol.Error {
 		if !h.Last {
 			return nil
 		}
+		// Rule: DDP-4.3-03, DDP-4.3-04, DDP-5.4-03, DDP-5.4-04
 		*m = Message{Header: *h, Length: uint32(q.current.passed.next), Buffer: q.current.buffer}
 		q.finish()
 	}
 	r.letGo() // whoever hears of the message may take rights away
+	// Rule: DDP-5.4-02, DDP-4.1-06, DDP-5.3-06
 	err := r.ulp.Deliver(m)
 	if r.refused = err != nil; !r.refused {
 		m.Buffer = Buffer{}

@@ -130,6 +130,7 @@ func (r *Region) end() {
 // that it took away is going on. Its windows keep those of their rights that are
 // in a, and are deregistered if a is none. Rights that do not exist are ignored.
 func (r *Region) SetAccess(a Access) {
+	// Rule: DDP-8.3.1-04, RDMAP-8.1.1-05
 	r.guard.lock()
 	r.access = a & allAccess
 	r.guard.unlock()
@@ -281,6 +282,7 @@ func (r *Region) atomic(s STag, who Peer, to uint64, f func(word *uint64)) *prot
 	}
 	// The slice expression keeps the whole word within the buffer.
 	word := unsafe.Pointer(unsafe.SliceData(r.buf[to-r.base:][:size]))
+	// Rule: EXT-5.1.1-02, EXT-5.1.2-02, EXT-5.2.1-05, EXT-8.2-04, EXT-8.2-05
 	if uintptr(word)%size != 0 {
 		return unaligned(r.STag(), to, uintptr(word)%size)
 	}
@@ -291,16 +293,21 @@ func (r *Region) atomic(s STag, who Peer, to uint64, f func(word *uint64)) *prot
 // check makes the checks of all accesses; n is not 0 and the guard is held.
 func (r *Region) check(c *codes, s STag, who Peer, to, n uint64, need Access) *protocol.Error {
 	switch {
+	// Rule: DDP-4.2-06, DDP-7.1-07, RDMAP-7.2-06
 	case s != 0 && s != r.STag():
 		return unknownSTag(c, s)
 	case !r.valid:
 		return invalidSTag(c, r.STag())
+	// Rule: DDP-8.2-01, DDP-8.2-02, DDP-7.1-07, RDMAP-7.2-07
 	case !r.serves(who):
 		return r.notAssociated(c, who)
+	// Rule: DDP-7.1-08, RDMAP-7.2-11, SEC-6.3.5-01
 	case !r.access.Has(need):
 		return r.noRight(c, need)
+	// Rule: DDP-7.1-10, RDMAP-7.2-10
 	case Wraps(to, n):
 		return wrapped(c, r.STag(), to, n)
+	// Rule: DDP-7.1-09, DDP-8.3.1-03, RDMAP-7.2-08, RDMAP-7.2-09, RDMAP-8.1.1-03, SEC-6.2.1-01
 	case to < r.base || !fits(to-r.base, n, uint64(len(r.buf))):
 		return outOfBounds(c, r.STag(), to, n, r.base, uint64(len(r.buf)))
 	}
@@ -310,5 +317,6 @@ func (r *Region) check(c *codes, s STag, who Peer, to, n uint64, need Access) *p
 // serves reports whether the region is of who's domain, and of who's stream if it
 // is bound to one. Both never change.
 func (r *Region) serves(who Peer) bool {
+	// Rule: DDP-8.3.1-01, DDP-8.3.1-02, RDMAP-8.1.1-01, RDMAP-8.1.1-02, SEC-6.1.1-01, SEC-6.1.1-02
 	return r.pd == who.PD && (r.stream == 0 || r.stream == who.Stream)
 }

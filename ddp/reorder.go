@@ -18,6 +18,7 @@ type early struct {
 
 // seen reports whether the segment has been here before.
 func (o *reorder) seen(order uint64) bool {
+	// Rule: DDP-3-11, DDP-5.3-05
 	if order < o.next {
 		return true
 	}

@@ -47,12 +47,14 @@ type Outgoing struct {
 func (o *Outgoing) Start(h Header, sg [][]byte) error {
 	o.Reset()
 	total := gatherLen(sg)
+	// Rule: DDP-5.2-02
 	if total > math.MaxUint32 {
 		return fmt.Errorf("%w: %d octets (RFC 5041 section 5.2)", ErrMessageTooLong, total)
 	}
 	if h.Tagged && total > 0 && Wraps(h.TO, total) {
 		return fmt.Errorf("%w: TO 0x%016x plus %d octets (RFC 5041 section 7.1)", ErrWrap, h.TO, total)
 	}
+	// Rule: DDP-4.3-11, DDP-4.1-07, DDP-4.2-04, DDP-4.2-05, DDP-4.2-08, DDP-4.3-06, DDP-4.3-10
 	h.MO, h.Last = 0, false
 	o.header, o.sg, o.remaining, o.active = h, sg, total, true
 	o.encoded = len(o.header.AppendTo(o.scratch[:0]))
@@ -91,7 +93,9 @@ func (o *Outgoing) Next(mulpdu int) (header []byte, payload [][]byte, last bool)
 		return nil, nil, false
 	}
 	header = o.scratch[:o.encoded]
+	// Rule: DDP-3-01, DDP-3-02
 	n := o.room(mulpdu)
+	// Rule: DDP-4.1-03, DDP-4.1-04, DDP-4.1-05, DDP-5.2-03, DDP-5.2-07
 	if n >= o.remaining {
 		n, last = o.remaining, true
 		header[0] |= bitLast
@@ -99,9 +103,11 @@ func (o *Outgoing) Next(mulpdu int) (header []byte, payload [][]byte, last bool)
 	h := &o.header
 	if h.Tagged {
 		h.putTO(header)
+		// Rule: DDP-5.2-06, DDP-5.3-02
 		h.TO += n
 	} else {
 		h.putMO(header)
+		// Rule: DDP-5.2-05, DDP-5.3-02
 		h.MO += uint32(n)
 	}
 	o.remaining -= n
@@ -117,6 +123,7 @@ func (o *Outgoing) room(mulpdu int) uint64 {
 	if o.Max > 0 && o.Max < mulpdu {
 		mulpdu = o.Max
 	}
+	// Rule: DDP-5.2-01, MPA-3-03, MPA-3-05, MPA-4.5-04
 	return uint64(max(max(mulpdu, 0)-o.encoded, 1))
 }
 
@@ -152,6 +159,7 @@ type Sequence struct{ given uint32 }
 
 // Next gives the MSN of the next message.
 func (s *Sequence) Next() uint32 {
+	// Rule: DDP-4.3-07, DDP-4.3-08, DDP-4.3-09
 	s.given++
 	return s.given
 }

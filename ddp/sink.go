@@ -67,6 +67,7 @@ func (s *Sink) draw() uint8 {
 // Disarm ends the use. When it has returned, no octet of the memory is touched
 // any more, and the sink does not refer to it. Calling it again is harmless.
 func (s *Sink) Disarm() {
+	// Rule: DDP-8.3.1-05
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.disarm()
@@ -137,6 +138,7 @@ func (s *Sink) place(stag STag, to uint64, data []byte) *protocol.Error {
 	if err := s.check(stag, to, n); err != nil {
 		return err
 	}
+	// Rule: RDMAP-5.2.2-05
 	if !s.came.admits(to, n) {
 		return again(stag, to, n, s.came.next)
 	}
@@ -148,6 +150,7 @@ func (s *Sink) place(stag STag, to uint64, data []byte) *protocol.Error {
 // check makes the checks of a placement of some octets; mu is held.
 func (s *Sink) check(stag STag, to, n uint64) *protocol.Error {
 	switch {
+	// Rule: DDP-7.1-07, RDMAP-5.2.2-05
 	case stag == 0 || stag != s.stag:
 		return unknownSTag(&placeCodes, stag)
 	case Wraps(to, n):

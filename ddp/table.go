@@ -117,6 +117,7 @@ func (t *Table) Register(c RegionConfig) (*Region, error) {
 	case Wraps(c.Base, uint64(len(c.Buf))):
 		return nil, fmt.Errorf("%w: base 0x%016x plus %d octets (RFC 5041 section 7.1)", ErrWrap, c.Base, len(c.Buf))
 	}
+	// Rule: DDP-8.2-01, DDP-8.3-01, DDP-8.3-02, DDP-8.3-03, RDMAP-8.1.1-04
 	r := &Region{table: t, pd: c.PD, stream: c.Stream, base: c.Base, buf: c.Buf, access: c.Access, valid: c.Parent == nil}
 	if c.Stream == 0 {
 		r.guard.share()
@@ -228,11 +229,14 @@ func (t *Table) RemoteInvalidate(s STag, pd PD, stream StreamID) *protocol.Error
 		return cannotInvalidate(s, "no such STag")
 	}
 	switch {
+	// Rule: RDMAP-8.1.1-07
 	case r.stream == 0:
 		return cannotInvalidate(s, "it is shared by all streams of its domain")
+	// Rule: RDMAP-5.3-11, RDMAP-5.3-13, RDMAP-7.2-05
 	case r.stream != stream || r.pd != pd:
 		return cannotInvalidate(s, "it is not associated with the stream")
 	}
+	// Rule: RDMAP-5.3-12, RDMAP-7.2-04
 	switch known, was := r.invalidate(s); {
 	case !known:
 		return cannotInvalidate(s, "no such STag")
@@ -261,6 +265,7 @@ func (t *Table) Invalidate(s STag, who Peer) bool {
 func (t *Table) add(r *Region, keyed bool) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	// Rule: DDP-8.3.2-02, DDP-8.3.2-05
 	if t.live >= t.limit {
 		return fmt.Errorf("%w: %d STags", ErrTableFull, t.limit)
 	}
@@ -285,6 +290,7 @@ func (t *Table) freeIndex() uint32 {
 	const draws = 64
 	var index uint32
 	for range draws {
+		// Rule: RDMAP-8.1.1-08
 		index = t.draw() & t.mask
 		if index != 0 && t.slots.Load().find(index) < 0 {
 			return index

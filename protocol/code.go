@@ -43,6 +43,7 @@ type Code uint16
 // RDMAP errors (RFC 5040 figure 9, RFC 7306 section 8.2). For the local
 // catastrophic type any error code is legal on receipt.
 const (
+	// Rule: IANA-3.1-01, RDMAP-4.8-02
 	RDMAPLocalCatastrophic     Code = 0x0000
 	RDMAPInvalidSTag           Code = 0x0100
 	RDMAPBounds                Code = 0x0101
@@ -57,6 +58,7 @@ const (
 	RDMAPGlobalCatastrophic    Code = 0x0208
 	RDMAPOpCannotInvalidate    Code = 0x0209 // the same error as 0x0109, filed under the other type
 	RDMAPOperationUnspecified  Code = 0x02ff
+	// Rule: IANA-3.2-01, DDP-7.2-01
 	DDPLocalCatastrophic       Code = 0x1000
 	DDPTaggedInvalidSTag       Code = 0x1100
 	DDPTaggedBounds            Code = 0x1101
@@ -69,13 +71,15 @@ const (
 	DDPUntaggedMO              Code = 0x1204
 	DDPUntaggedTooLong         Code = 0x1205
 	DDPUntaggedVersion         Code = 0x1206
-	MPAConnectionLost          Code = 0x2001 // TCP closed, reset or lost
-	MPACRC                     Code = 0x2002
-	MPAMarker                  Code = 0x2003 // Marker and ULPDU_Length disagree on where an FPDU starts
-	MPAStartup                 Code = 0x2004 // invalid Request or Reply frame
-	MPALocalCatastrophic       Code = 0x2005 // RFC 6581 section 8
-	MPAInsufficientIRD         Code = 0x2006
-	MPANoMatchingRTR           Code = 0x2007
+	// Rule: IANA-3.3-01
+	MPAConnectionLost Code = 0x2001 // TCP closed, reset or lost
+	MPACRC            Code = 0x2002
+	MPAMarker         Code = 0x2003 // Marker and ULPDU_Length disagree on where an FPDU starts
+	MPAStartup        Code = 0x2004 // invalid Request or Reply frame
+	// Rule: MPA2-8-01
+	MPALocalCatastrophic Code = 0x2005 // RFC 6581 section 8
+	MPAInsufficientIRD   Code = 0x2006
+	MPANoMatchingRTR     Code = 0x2007
 )
 
 // NewCode packs a triple. Only the low four bits of layer and etype are used.
@@ -109,6 +113,7 @@ func (c Code) String() string {
 }
 
 func (c Code) meaning() (string, bool) {
+	// Rule: RDMAP-4.8-10
 	if c.Layer() == LayerRDMAP && c.Type() == 0 {
 		return "RDMAP local catastrophic error", true
 	}

@@ -13,6 +13,8 @@ const EnhancedLen = 4
 // NotNegotiated is the IRD or ORD value (all 14 bits set) with which an end says
 // that this value is the ULP's business and is not negotiated here
 // (https://www.rfc-editor.org/rfc/rfc6581#section-9.1). It is not 16383 Reads.
+//
+// Rule: MPA2-9.1-09
 const NotNegotiated = 0x3fff
 
 // MaxDepth is the largest IRD or ORD that can be negotiated.
@@ -80,6 +82,7 @@ func (e Enhanced) AppendTo(b []byte) ([]byte, error) {
 			return b, fmt.Errorf("iwarp: %s is %d, but the field has 14 bits: at most %d (RFC 6581 section 9)", f.name, f.value, NotNegotiated)
 		}
 	}
+	// Rule: MPA2-9-01, MPA2-9.2-01, MPA2-9.2-10
 	first, second := e.IRD, e.ORD
 	if e.PeerToPeer {
 		first |= 0x8000
@@ -101,9 +104,11 @@ func (e Enhanced) AppendTo(b []byte) ([]byte, error) {
 // Fewer than four octets give [io.ErrUnexpectedEOF]. RTR is empty when A is 0,
 // whatever the octets say.
 func ParseEnhanced(b []byte) (Enhanced, int, error) {
+	// Rule: MPA2-12-01
 	if len(b) < EnhancedLen {
 		return Enhanced{}, 0, io.ErrUnexpectedEOF
 	}
+	// Rule: MPA2-9-01, MPA2-9.2-01, MPA2-9.2-10
 	first, second := binary.BigEndian.Uint16(b), binary.BigEndian.Uint16(b[2:])
 	e := Enhanced{PeerToPeer: first&0x8000 != 0, IRD: first & NotNegotiated, ORD: second & NotNegotiated}
 	if e.PeerToPeer {

@@ -1,5 +1,5 @@
-// Conformance makes docs/conformance.md: which test shows which requirement of
-// the RFCs.
+// Conformance makes docs/conformance.md: which code makes which requirement of the
+// RFCs true, and which test shows it.
 //
 // The catalogue docs/requirements.tsv has a line for each requirement. A test
 // names those that it shows in a line of its comment or body:
@@ -7,16 +7,21 @@
 //	// Shows: MPA-4.1-01, MPA-4.1-02
 //
 // A requirement is shown if a test names it, not applicable if the catalogue says
-// why, and open otherwise.
+// why, and open otherwise. What makes it true, a function, a constant or a type, has
+// a line in its comment, or at the very place:
+//
+//	// Rule: MPA-4.1-01
 //
 // Usage:
 //
-//	conformance [-check] [-ran FILE] [folder]
+//	conformance [-check] [-code] [-ran FILE] [folder]
 //
-// It writes the table, or with -check complains if it is not up to date, and if a
-// requirement is both shown and not applicable. -ran takes the output of `go test
-// -json ./...`: a test that claims a requirement and did not run and pass is a
-// complaint too. Exit code 1 for complaints.
+// It writes the table, or with -check complains if it is not up to date. A requirement
+// that is both shown, or has code, and not applicable is a complaint, and so is a line
+// with an id that the catalogue does not have. With -code, one that is shown and has
+// no code is a complaint too: it lists what is not tagged yet. -ran takes the output
+// of `go test -json ./...`: a test that claims a requirement and did not run and pass
+// is a complaint then. Exit code 1 for complaints.
 package main
 
 import (
@@ -33,8 +38,9 @@ import (
 func main() {
 	checkOnly := flag.Bool("check", false, "complain if the table is not up to date, and do not write it")
 	ran := flag.String("ran", "", "`file` with the output of go test -json: tests that claim a requirement must have passed")
+	code := flag.Bool("code", false, "complain about requirements that are shown and have no code")
 	flag.Parse()
-	complaints, err := run(cmp.Or(flag.Arg(0), "."), *checkOnly, *ran)
+	complaints, err := run(cmp.Or(flag.Arg(0), "."), *checkOnly, *code, *ran)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "conformance:", err)
 		os.Exit(2)
@@ -47,7 +53,7 @@ func main() {
 	}
 }
 
-func run(root string, checkOnly bool, ran string) (complaints []string, err error) {
+func run(root string, checkOnly, code bool, ran string) (complaints []string, err error) {
 	rules, err := readCatalogue(filepath.Join(root, "docs", "requirements.tsv"))
 	if err != nil {
 		return nil, err
@@ -56,7 +62,18 @@ func run(root string, checkOnly bool, ran string) (complaints []string, err erro
 	if err != nil {
 		return nil, err
 	}
-	complaints = assign(rules, found)
+	places, complaints, err := findCode(root)
+	if err != nil {
+		return nil, err
+	}
+	mutants, err := findMutants(root)
+	if err != nil {
+		return nil, err
+	}
+	complaints = append(complaints, assign(rules, found, places, mutants)...)
+	if code {
+		complaints = append(complaints, rules.withoutCode()...)
+	}
 	if ran != "" {
 		results, err := readResults(ran)
 		if err != nil {

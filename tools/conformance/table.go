@@ -17,6 +17,8 @@ type rule struct {
 	id, rfc, section, level, layer, text string
 	reason                               string // why it does not apply; empty if it does
 	tests                                []string
+	code                                 []place
+	mutants                              []string
 }
 
 func (r *rule) state() string {
@@ -51,14 +53,36 @@ func readCatalogue(name string) (catalogue, error) {
 	return rules, nil
 }
 
-// assign gives each rule its tests.
-func assign(rules catalogue, found []claims.Claim) (complaints []string) {
+// withoutCode lists the rules that are shown and that no code says it makes true.
+func (rules catalogue) withoutCode() (complaints []string) {
+	for _, r := range rules {
+		if len(r.tests) > 0 && len(r.code) == 0 {
+			complaints = append(complaints, fmt.Sprintf("docs/requirements.tsv: %s is shown by %s, and no code has // Rule: %s", r.id, r.tests[0], r.id))
+		}
+	}
+	return complaints
+}
+
+// assign gives each rule its tests, its code and its mutants.
+func assign(rules catalogue, found []claims.Claim, places []place, mutants map[string][]string) (complaints []string) {
 	byID := make(map[string]*rule, len(rules))
 	for _, r := range rules {
 		if byID[r.id] != nil {
 			complaints = append(complaints, "docs/requirements.tsv: two lines for "+r.id)
 		}
 		byID[r.id] = r
+		r.mutants = mutants[r.id]
+	}
+	for _, p := range places {
+		r := byID[p.id]
+		switch {
+		case r == nil:
+			complaints = append(complaints, fmt.Sprintf("%s:%d: no requirement %s", p.file, p.line, p.id))
+		case r.reason != "":
+			complaints = append(complaints, fmt.Sprintf("%s:%d: %s has code for %s, which does not apply (%s)", p.file, p.line, p.name, p.id, r.reason))
+		case !slices.ContainsFunc(r.code, func(q place) bool { return q.name == p.name }):
+			r.code = append(r.code, p)
+		}
 	}
 	for _, c := range found {
 		r := byID[c.ID]
@@ -79,27 +103,30 @@ func assign(rules catalogue, found []claims.Claim) (complaints []string) {
 // render makes the Markdown table, by RFC in the order of the catalogue.
 func render(rules catalogue) []byte {
 	var b bytes.Buffer
-	b.WriteString("# Conformance\n\nMade by `go run ./tools/conformance` from [requirements.tsv](requirements.tsv) and the tests; do not edit.\n\n")
-	b.WriteString("| layer | shown | not applicable | open |\n| --- | --- | --- | --- |\n")
+	b.WriteString("# Conformance\n\nMade by `go run ./tools/conformance` from [requirements.tsv](requirements.tsv), the code and the tests; do not edit.\n\n")
+	b.WriteString("| layer | shown | of these with code | not applicable | open |\n| --- | --- | --- | --- | --- |\n")
 	counts := make(map[string]map[string]int)
 	for _, r := range rules {
 		if counts[r.layer] == nil {
 			counts[r.layer] = make(map[string]int)
 		}
 		counts[r.layer][r.state()]++
+		if r.state() == "shown" && len(r.code) > 0 {
+			counts[r.layer]["code"]++
+		}
 	}
 	for _, layer := range slices.Sorted(maps.Keys(counts)) {
 		c := counts[layer]
-		fmt.Fprintf(&b, "| %s | %d | %d | %d |\n", layer, c["shown"], c["not applicable"], c["open"])
+		fmt.Fprintf(&b, "| %s | %d | %d | %d | %d |\n", layer, c["shown"], c["code"], c["not applicable"], c["open"])
 	}
 	rfc := ""
 	for _, r := range rules {
 		if r.rfc != rfc {
 			rfc = r.rfc
-			fmt.Fprintf(&b, "\n## RFC %s\n\n| id | section | rule | level | layer | state | test |\n| --- | --- | --- | --- | --- | --- | --- |\n", rfc)
+			fmt.Fprintf(&b, "\n## RFC %s\n\n| id | section | rule | level | layer | state | code | test | mutant |\n| --- | --- | --- | --- | --- | --- | --- | --- | --- |\n", rfc)
 		}
-		fmt.Fprintf(&b, "| %s | [%s](https://www.rfc-editor.org/rfc/rfc%s#%s) | %s | %s | %s | %s | %s |\n",
-			r.id, r.section, r.rfc, anchor(r.section), escape(r.text), r.level, r.layer, r.state(), r.evidence())
+		fmt.Fprintf(&b, "| %s | [%s](https://www.rfc-editor.org/rfc/rfc%s#%s) | %s | %s | %s | %s | %s | %s | %s |\n",
+			r.id, r.section, r.rfc, anchor(r.section), escape(r.text), r.level, r.layer, r.state(), r.makers(), r.evidence(), few(r.mutants))
 	}
 	return b.Bytes()
 }
@@ -112,18 +139,34 @@ func anchor(section string) string {
 	return "section-" + section
 }
 
-const maxTests = 4
+// makers links the code to its file. A line number would change with every other
+// change of the file: the tag is found by its id.
+func (r *rule) makers() string {
+	var links []string
+	for _, p := range r.code {
+		links = append(links, fmt.Sprintf("[`%s`](../%s)", p.name, p.file))
+	}
+	return strings.Join(links, ", ")
+}
 
 func (r *rule) evidence() string {
 	if len(r.tests) == 0 {
 		return escape(r.reason)
 	}
-	tests := slices.Sorted(slices.Values(r.tests))
-	more := ""
-	if n := len(tests) - maxTests; n > 0 {
-		tests, more = tests[:maxTests], fmt.Sprintf(" and %d more", n)
+	return few(slices.Sorted(slices.Values(r.tests)))
+}
+
+// few names some of many.
+func few(names []string) string {
+	const most = 4
+	if len(names) == 0 {
+		return ""
 	}
-	return "`" + strings.Join(tests, "`, `") + "`" + more
+	more := ""
+	if n := len(names) - most; n > 0 {
+		names, more = names[:most], fmt.Sprintf(" and %d more", n)
+	}
+	return "`" + strings.Join(names, "`, `") + "`" + more
 }
 
 func escape(s string) string { return strings.ReplaceAll(s, "|", `\|`) }

@@ -163,32 +163,20 @@ func (c *Conn) RemoteAddr() net.Addr {
 	return c.nc.RemoteAddr()
 }
 
-// fill makes r of a work request.
-func fill(r *rdmap.Request, wr *SendWR) {
-	*r = rdmap.Request{
-		ID: wr.ID, Op: rdmap.Op(wr.Op), SG: wr.SG, STag: wr.Remote.STag, TO: wr.Remote.TO,
-		Invalidate: wr.Invalidate, Immediate: wr.Immediate,
-		Operand: wr.Operand, OperandMask: wr.OperandMask, Compare: wr.Compare, CompareMask: wr.CompareMask,
-		Solicited: wr.Solicited, Fence: wr.Fence, Unsignaled: wr.Unsignaled, Inline: wr.Inline,
-	}
-}
-
-// post checks a work request, reserves its completion and queues it.
+// post checks a work request, reserves its completion and queues it. With w it has
+// none: w hears of its end.
 func (c *Conn) post(wr *SendWR, w *waiter) error {
-	var r rdmap.Request
-	fill(&r, wr)
 	switch {
 	case w != nil:
-		r.Context = w
-		return c.stream.Post(&r)
+		return c.stream.Post(wr, w)
 	case wr.Op == OpBind:
-		return c.postBind(&r, wr.Bind)
+		return c.postBind(wr)
 	}
-	return c.enqueue(&r)
+	return c.enqueue(wr)
 }
 
 // enqueue reserves a request's completion and queues it.
-func (c *Conn) enqueue(r *rdmap.Request) error {
+func (c *Conn) enqueue(wr *SendWR) error {
 	cq := c.qp.SendCQ()
 	if err := cq.reserve(1); err != nil {
 		if c.stream.Outstanding() >= c.qp.cfg.SendDepth {
@@ -196,7 +184,7 @@ func (c *Conn) enqueue(r *rdmap.Request) error {
 		}
 		return err
 	}
-	if err := c.stream.Post(r); err != nil {
+	if err := c.stream.Post(wr, nil); err != nil {
 		cq.release(1)
 		return err
 	}
@@ -208,19 +196,14 @@ const postBatch = 16
 
 // postAll is post for a list, as far as it goes.
 func (c *Conn) postAll(wrs []SendWR) (posted int, err error) {
-	if len(wrs) == 1 {
-		return 0, c.post(&wrs[0], nil)
-	}
-	var batch [postBatch]rdmap.Request
 	cq := c.qp.SendCQ()
 	for posted < len(wrs) {
 		n := 0
 		// What has to be prepared goes alone.
-		for n < min(len(wrs)-posted, len(batch)) && wrs[posted+n].Op != OpBind {
-			fill(&batch[n], &wrs[posted+n])
+		for n < min(len(wrs)-posted, postBatch) && wrs[posted+n].Op != OpBind {
 			n++
 		}
-		if n == 0 || cq.reserve(n) != nil {
+		if n <= 1 || cq.reserve(n) != nil {
 			// One by one it shows which has no entry, and why.
 			if err := c.post(&wrs[posted], nil); err != nil {
 				return posted, err
@@ -228,7 +211,7 @@ func (c *Conn) postAll(wrs []SendWR) (posted int, err error) {
 			posted++
 			continue
 		}
-		k, err := c.stream.PostAll(batch[:n])
+		k, err := c.stream.PostAll(wrs[posted : posted+n])
 		cq.release(n - k)
 		posted += k
 		if err != nil {

@@ -37,7 +37,7 @@ func (c *Conn) Drain(ctx context.Context) error {
 	for {
 		// Asked for before the post, so that no completion in between is missed.
 		room := c.qp.sendDone.wait()
-		err := c.post(&SendWR{Op: opBarrier}, w)
+		err := c.post(&SendWR{Op: rdmap.OpBarrier}, w)
 		var end <-chan struct{}
 		switch {
 		case err == nil:

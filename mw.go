@@ -8,7 +8,6 @@ import (
 	"sync"
 
 	"github.com/go-iwarp/iwarp/ddp"
-	"github.com/go-iwarp/iwarp/rdmap"
 )
 
 // MW is a memory window: an STag of its own for a part of a region, with rights of
@@ -100,15 +99,30 @@ func (w *MW) Close() {
 	}
 }
 
+// Activate implements [rdmap.Binding], so that a Bind fits [SendWR]. Programs do not
+// call it: what takes effect in the bind's turn is made of the Bind when it is posted.
+func (b *Bind) Activate() error { return fmt.Errorf("%w: a Bind that was not posted", ErrInvalidWR) }
+
+// preparedBind is a bind in the queue.
+type preparedBind struct {
+	w      *MW
+	region *ddp.Region
+}
+
+// Activate implements [rdmap.Binding].
+func (p *preparedBind) Activate() error { return p.w.activate(p.region) }
+
 // postBind posts a bind. One that is refused leaves its window as it was.
-func (c *Conn) postBind(r *rdmap.Request, b *Bind) error {
+func (c *Conn) postBind(wr *SendWR) error {
+	b, _ := wr.Bind.(*Bind)
 	region, err := b.prepare(c.qp)
 	if err != nil {
 		return err
 	}
 	w := b.MW // the struct is the caller's again when it is posted
-	r.Local = func() error { return w.activate(region) }
-	if err := c.enqueue(r); err != nil {
+	r := *wr
+	r.Bind = &preparedBind{w, region}
+	if err := c.enqueue(&r); err != nil {
 		w.drop(region)
 		return err
 	}

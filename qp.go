@@ -288,7 +288,7 @@ func (h *handler) Completed(c *rdmap.Completion) {
 		q.sendCQ.release(1)
 		return
 	}
-	q.queues.completed(Completion{ID: c.ID, QP: q, Op: Op(c.Op), Length: c.Length, Original: c.Original, Err: c.Err})
+	q.queues.completed(Completion{ID: c.ID, QP: q, Op: c.Op, Length: c.Length, Original: c.Original, Err: c.Err})
 }
 
 // Delivered implements rdmap.Handler.

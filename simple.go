@@ -6,17 +6,12 @@ import (
 	"fmt"
 	"net"
 	"runtime"
-
-	"github.com/go-iwarp/iwarp/rdmap"
 )
-
-const opBarrier = Op(rdmap.OpLocal)
 
 // waiter is how a simple call hears of its completion.
 type waiter struct {
 	done     chan struct{} // capacity 1
-	wr       SendWR        // here and not on the stack, where both would escape
-	sg       [1][]byte
+	sg       [1][]byte     // here and not on the stack, where it would escape
 	original uint64
 	err      error
 }
@@ -45,19 +40,19 @@ type Message struct {
 // Config.SendDepth): nothing is sent then, and the connection goes on. The same
 // holds for Write, Read and the other blocking calls.
 func (c *Conn) Send(ctx context.Context, p []byte) error {
-	return c.do(ctx, p, SendWR{Op: OpSend})
+	return c.do(ctx, p, &SendWR{Op: OpSend})
 }
 
 // SendInvalidate is Send that also invalidates the peer's STag stag, when the
 // message is delivered there.
 func (c *Conn) SendInvalidate(ctx context.Context, p []byte, stag STag) error {
-	return c.do(ctx, p, SendWR{Op: OpSendInvalidate, Invalidate: stag})
+	return c.do(ctx, p, &SendWR{Op: OpSendInvalidate, Invalidate: stag})
 }
 
 // SendImmediate sends eight octets of Immediate Data (RFC 7306), v's most
 // significant one first.
 func (c *Conn) SendImmediate(ctx context.Context, v uint64) error {
-	_, err := c.await(ctx, SendWR{Op: OpImmediate, Immediate: v}, nil)
+	_, err := c.await(ctx, nil, &SendWR{Op: OpImmediate, Immediate: v})
 	return err
 }
 
@@ -94,31 +89,31 @@ func (c *Conn) Recv(ctx context.Context, p []byte) (Message, error) {
 // The peer sees the octets after the next message of this connection that it
 // receives.
 func (c *Conn) Write(ctx context.Context, p []byte, to RemoteBuffer) error {
-	return c.do(ctx, p, SendWR{Op: OpWrite, Remote: to})
+	return c.do(ctx, p, &SendWR{Op: OpWrite, Remote: to})
 }
 
 // Read reads len(p) octets of the peer's memory into p and waits until they are
 // there.
 func (c *Conn) Read(ctx context.Context, p []byte, from RemoteBuffer) error {
-	return c.do(ctx, p, SendWR{Op: OpRead, Remote: from})
+	return c.do(ctx, p, &SendWR{Op: OpRead, Remote: from})
 }
 
 // FetchAdd adds v to the 64-bit word at the peer's address at and gives what was
 // there before (RFC 7306 section 5.1.1).
 func (c *Conn) FetchAdd(ctx context.Context, at RemoteBuffer, v uint64) (uint64, error) {
-	return c.await(ctx, SendWR{Op: OpFetchAdd, Remote: at, Operand: v}, nil)
+	return c.await(ctx, nil, &SendWR{Op: OpFetchAdd, Remote: at, Operand: v})
 }
 
 // CompareSwap puts swap into the 64-bit word at the peer's address at if compare
 // is there, and gives what was there before (RFC 7306 section 5.1.2).
 func (c *Conn) CompareSwap(ctx context.Context, at RemoteBuffer, compare, swap uint64) (uint64, error) {
-	return c.await(ctx, SendWR{
+	return c.await(ctx, nil, &SendWR{
 		Op: OpCompareSwap, Remote: at, Compare: compare, CompareMask: ^uint64(0), Operand: swap, OperandMask: ^uint64(0),
-	}, nil)
+	})
 }
 
-func (c *Conn) do(ctx context.Context, p []byte, wr SendWR) error {
-	_, err := c.await(ctx, wr, p)
+func (c *Conn) do(ctx context.Context, p []byte, wr *SendWR) error {
+	_, err := c.await(ctx, p, wr)
 	return err
 }
 
@@ -132,11 +127,11 @@ func (c *Conn) spinFor(ctx context.Context, w *waiter) {
 }
 
 // postWithRoom posts a simple call's request when the send queue has room for it.
-func (c *Conn) postWithRoom(ctx context.Context, w *waiter) error {
+func (c *Conn) postWithRoom(ctx context.Context, wr *SendWR, w *waiter) error {
 	for {
 		// Asked for before the post, so that no completion in between is missed.
 		room := c.qp.sendDone.wait()
-		if err := c.post(&w.wr, w); !errors.Is(err, ErrSendQueueFull) {
+		if err := c.post(wr, w); !errors.Is(err, ErrSendQueueFull) {
 			return err
 		}
 		if c.polls() && ctx.Err() == nil {
@@ -147,28 +142,27 @@ func (c *Conn) postWithRoom(ctx context.Context, w *waiter) error {
 		select {
 		case <-room:
 		case <-ctx.Done():
-			return c.callEnded(ctx, w.wr.Op) // nothing was posted: no reason to abort
+			return c.callEnded(ctx, wr.Op) // nothing was posted: no reason to abort
 		}
 	}
 }
 
 // await posts a work request of a simple call, with p as its memory if it takes
 // any, and waits for its end.
-func (c *Conn) await(ctx context.Context, wr SendWR, p []byte) (uint64, error) {
+func (c *Conn) await(ctx context.Context, p []byte, wr *SendWR) (uint64, error) {
 	if err := ctx.Err(); err != nil {
 		return 0, context.Cause(ctx)
 	}
 	w, _ := c.waiters.Get().(*waiter)
-	w.wr = wr
 	if len(p) > 0 {
 		w.sg[0] = p
-		w.wr.SG = w.sg[:]
+		wr.SG = w.sg[:]
 	}
-	err := c.post(&w.wr, w)
+	err := c.post(wr, w)
 	if errors.Is(err, ErrSendQueueFull) {
-		err = c.postWithRoom(ctx, w)
+		err = c.postWithRoom(ctx, wr, w)
 	}
-	w.wr, w.sg[0] = SendWR{}, nil // the queue has copied them
+	w.sg[0] = nil // the queue has copied it
 	if err != nil {
 		c.waiters.Put(w)
 		return 0, err

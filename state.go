@@ -91,7 +91,7 @@ const (
 // PeerSupports tells what this connection has shown of the peer: whether it takes
 // atomics or Immediate Data, which nothing negotiates (RFC 7306 section 1.1).
 // This package supports every operation itself.
-func (c *Conn) PeerSupports(op Op) Support { return c.stream.PeerSupports(rdmap.Op(op)) }
+func (c *Conn) PeerSupports(op Op) Support { return c.stream.PeerSupports(op) }
 
 // Stats are a connection's counters and its sizes at the moment.
 type Stats struct {

@@ -13,82 +13,39 @@ import (
 type STag = ddp.STag
 
 // Op is the kind of a work request or of a completion.
-type Op uint8
+type Op = rdmap.Op
 
 // The operations. The first group are send work requests; OpRecv and
 // OpRecvImmediate occur in completions only.
 const (
-	OpSend           = Op(rdmap.OpSend)           // Send
-	OpSendInvalidate = Op(rdmap.OpSendInvalidate) // Send with Invalidate
-	OpWrite          = Op(rdmap.OpWrite)          // RDMA Write
-	OpRead           = Op(rdmap.OpRead)           // RDMA Read
-	OpImmediate      = Op(rdmap.OpImmediate)      // Immediate Data (RFC 7306)
-	OpFetchAdd       = Op(rdmap.OpFetchAdd)       // atomic FetchAdd (RFC 7306)
-	OpCompareSwap    = Op(rdmap.OpCompareSwap)    // atomic CmpSwap (RFC 7306)
-	OpInvalidate     = Op(rdmap.OpInvalidate)     // local: ends an STag of this end
-	OpBind           = Op(rdmap.OpLocal)          // local: gives a memory window a new binding
+	OpSend           = rdmap.OpSend           // Send
+	OpSendInvalidate = rdmap.OpSendInvalidate // Send with Invalidate
+	OpWrite          = rdmap.OpWrite          // RDMA Write
+	OpRead           = rdmap.OpRead           // RDMA Read
+	OpImmediate      = rdmap.OpImmediate      // Immediate Data (RFC 7306)
+	OpFetchAdd       = rdmap.OpFetchAdd       // atomic FetchAdd (RFC 7306)
+	OpCompareSwap    = rdmap.OpCompareSwap    // atomic CmpSwap (RFC 7306)
+	OpInvalidate     = rdmap.OpInvalidate     // local: ends an STag of this end
+	OpBind           = rdmap.OpBind           // local: gives a memory window a new binding
 
-	OpRecv          Op = 0x40 // a Send arrived
-	OpRecvImmediate Op = 0x41 // Immediate Data arrived
+	OpRecv          = rdmap.OpRecv          // a Send arrived
+	OpRecvImmediate = rdmap.OpRecvImmediate // Immediate Data arrived
 )
 
-// String gives the operation's name.
-func (o Op) String() string {
-	switch o {
-	case OpBind:
-		return "bind memory window"
-	case OpRecv:
-		return "Recv"
-	case OpRecvImmediate:
-		return "Recv of Immediate Data"
-	}
-	return rdmap.Op(o).String()
-}
+// RemoteBuffer names memory of the peer: STag, the one that it advertised, and TO,
+// the Tagged Offset of the first octet.
+type RemoteBuffer = rdmap.RemoteBuffer
 
-// RemoteBuffer names memory of the peer: the STag that it advertised and the
-// Tagged Offset of the first octet.
-type RemoteBuffer struct {
-	STag STag
-	TO   uint64
-}
-
-// SendWR is a work request for the send queue.
+// SendWR is a work request for the send queue. Its fields are described at
+// [rdmap.SendWR]: ID; Op; SG (the local memory); Remote (the peer's); Invalidate (an
+// STag); Bind (a *[Bind]); Immediate; Operand, OperandMask, Compare and CompareMask (of
+// the atomics); and the flags Unsignaled, Solicited, Fence and Inline (at most
+// MaxInline octets).
 //
 // The struct and the elements of SG are copied when it is posted; the octets are
 // not. They belong to the QP until the completion: a Send or Write reads them, a
 // Read writes them. With Inline they are copied and stay the caller's.
-type SendWR struct {
-	ID uint64 // handed back in the Completion
-	Op Op
-
-	// SG is the local memory in order: the data of Send and Write, the sink of
-	// Read. At most MaxSGE elements, together less than 2^32 octets.
-	SG [][]byte
-	// Remote is the target of Write and the atomics and the source of Read. TO plus
-	// the octets (eight of an atomic) must stay below 2^64
-	// (https://www.rfc-editor.org/rfc/rfc5041#section-7.1). That an atomic's address in
-	// the peer's memory is a multiple of eight, only the peer can see.
-	Remote RemoteBuffer
-	// Invalidate is the STag that OpSendInvalidate or OpInvalidate ends: the peer's,
-	// or this end's. Of this end it must be of the QP's domain and, if it is bound to
-	// a QP, of this one; any other fails as if it did not exist.
-	Invalidate STag
-
-	// Bind is what OpBind does.
-	Bind *Bind
-
-	Immediate uint64 // OpImmediate: eight octets, most significant first
-
-	// Operand is the number that OpFetchAdd adds or OpCompareSwap swaps in, under
-	// OperandMask (RFC 7306 sections 5.1.1 and 5.1.2); Compare and CompareMask are
-	// OpCompareSwap's. The Completion's Original has the value found.
-	Operand, OperandMask, Compare, CompareMask uint64
-
-	Unsignaled bool // no completion on success
-	Solicited  bool // raise a solicited event at the peer
-	Fence      bool // start only when earlier Reads and atomics have completed
-	Inline     bool // copy SG's octets when posting; at most MaxInline
-}
+type SendWR = rdmap.SendWR
 
 // RecvWR is a work request for the receive queue: memory for one message. SG's
 // octets belong to the QP until the completion.

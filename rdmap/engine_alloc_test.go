@@ -91,19 +91,19 @@ func TestSteadyStateAllocates(t *testing.T) {
 	}
 	ends[0].llp.to, ends[1].llp.to = ends[1].s, ends[0].s
 	local := make([]byte, 4000)
-	for _, r := range []rdmap.Request{
+	for _, r := range []rdmap.SendWR{
 		{Op: rdmap.OpSend, SG: [][]byte{local[:10], local[10:]}},
 		{Op: rdmap.OpSend, SG: [][]byte{local[:100]}, Inline: true, Solicited: true},
-		{Op: rdmap.OpWrite, STag: region.STag(), TO: 8, SG: [][]byte{local}},
-		{Op: rdmap.OpRead, STag: region.STag(), SG: [][]byte{local}},
+		{Op: rdmap.OpWrite, Remote: rdmap.RemoteBuffer{STag: region.STag(), TO: 8}, SG: [][]byte{local}},
+		{Op: rdmap.OpRead, Remote: rdmap.RemoteBuffer{STag: region.STag()}, SG: [][]byte{local}},
 		{Op: rdmap.OpRead},
 		{Op: rdmap.OpImmediate, Immediate: 1},
-		{Op: rdmap.OpFetchAdd, STag: region.STag(), TO: 8, Operand: 1},
-		{Op: rdmap.OpCompareSwap, STag: region.STag(), TO: 8},
-		{Op: rdmap.OpLocal},
+		{Op: rdmap.OpFetchAdd, Remote: rdmap.RemoteBuffer{STag: region.STag(), TO: 8}, Operand: 1},
+		{Op: rdmap.OpCompareSwap, Remote: rdmap.RemoteBuffer{STag: region.STag(), TO: 8}},
+		{Op: rdmap.OpBarrier},
 	} {
 		once := func() {
-			if err := ends[0].s.Post(&r); err != nil {
+			if err := ends[0].s.Post(&r, nil); err != nil {
 				t.Fatal(err)
 			}
 			for range 8 {

@@ -30,20 +30,20 @@ func TestAtomics(t *testing.T) {
 	all := ^uint64(0)
 	for _, c := range []struct {
 		name      string
-		r         rdmap.Request
+		r         rdmap.SendWR
 		old, want uint64
 	}{
-		{"add", rdmap.Request{Op: rdmap.OpFetchAdd, Operand: 1}, 5, 6},
-		{"probe", rdmap.Request{Op: rdmap.OpFetchAdd}, 5, 5},
-		{"add wraps", rdmap.Request{Op: rdmap.OpFetchAdd, Operand: 1}, all, 0},
-		{"add in fields", rdmap.Request{Op: rdmap.OpFetchAdd, Operand: 0x0001000100010001, OperandMask: 0x0080008000800080}, 0x00ff00ff00ff00ff, 0},
-		{"swap", rdmap.Request{Op: rdmap.OpCompareSwap, Operand: 9, OperandMask: all, Compare: 42, CompareMask: all}, 42, 9},
-		{"no swap", rdmap.Request{Op: rdmap.OpCompareSwap, Operand: 9, OperandMask: all, Compare: 41, CompareMask: all}, 42, 42},
-		{"swap under masks", rdmap.Request{Op: rdmap.OpCompareSwap, Operand: 0xff00, OperandMask: 0xff00, Compare: 0x34, CompareMask: 0xff}, 0x1234, 0xff34},
+		{"add", rdmap.SendWR{Op: rdmap.OpFetchAdd, Operand: 1}, 5, 6},
+		{"probe", rdmap.SendWR{Op: rdmap.OpFetchAdd}, 5, 5},
+		{"add wraps", rdmap.SendWR{Op: rdmap.OpFetchAdd, Operand: 1}, all, 0},
+		{"add in fields", rdmap.SendWR{Op: rdmap.OpFetchAdd, Operand: 0x0001000100010001, OperandMask: 0x0080008000800080}, 0x00ff00ff00ff00ff, 0},
+		{"swap", rdmap.SendWR{Op: rdmap.OpCompareSwap, Operand: 9, OperandMask: all, Compare: 42, CompareMask: all}, 42, 9},
+		{"no swap", rdmap.SendWR{Op: rdmap.OpCompareSwap, Operand: 9, OperandMask: all, Compare: 41, CompareMask: all}, 42, 42},
+		{"swap under masks", rdmap.SendWR{Op: rdmap.OpCompareSwap, Operand: 0xff00, OperandMask: 0xff00, Compare: 0x34, CompareMask: 0xff}, 0x1234, 0xff34},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			mem := wordMemory(t, 0xa5a5, c.old, 0xa5a5)
-			c.r.STag, c.r.TO, c.r.ID = b.register(mem, ddp.RemoteAtomic).STag(), 8, 1
+			c.r.Remote.STag, c.r.Remote.TO, c.r.ID = b.register(mem, ddp.RemoteAtomic).STag(), 8, 1
 			a.post(c.r)
 			a.transmit()
 			a.wantDone("not before the Response", "")
@@ -151,7 +151,7 @@ func TestAtomicResponseErrors(t *testing.T) {
 			if c.with != nil {
 				c.with(e)
 			}
-			e.post(rdmap.Request{ID: 1, Op: rdmap.OpFetchAdd, STag: 7})
+			e.post(rdmap.SendWR{ID: 1, Op: rdmap.OpFetchAdd, Remote: rdmap.RemoteBuffer{STag: 7}})
 			e.transmit()
 			e.llp.sent = nil
 			e.wantError(c.name, c.seg, c.code)
@@ -162,7 +162,7 @@ func TestAtomicResponseErrors(t *testing.T) {
 		})
 	}
 	e := newEnd(t)
-	e.post(rdmap.Request{ID: 1, Op: rdmap.OpFetchAdd, STag: 7})
+	e.post(rdmap.SendWR{ID: 1, Op: rdmap.OpFetchAdd, Remote: rdmap.RemoteBuffer{STag: 7}})
 	e.transmit()
 	e.deliver(iwarptest.AtomicResponse(1, 1, 5))
 	err := e.wantError("one more than requested", iwarptest.AtomicResponse(2, 2, 5), protocol.DDPUntaggedNoBuffer)

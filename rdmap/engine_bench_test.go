@@ -32,9 +32,9 @@ func BenchmarkStream(b *testing.B) {
 					})
 				}
 				llps[0].to, llps[1].to = streams[1], streams[0]
-				list := make([]rdmap.Request, depth)
+				list := make([]rdmap.SendWR, depth)
 				for i := range list {
-					list[i] = rdmap.Request{Op: op, SG: [][]byte{make([]byte, size)}, STag: region.STag()}
+					list[i] = rdmap.SendWR{Op: op, SG: [][]byte{make([]byte, size)}, Remote: rdmap.RemoteBuffer{STag: region.STag()}}
 				}
 				b.SetBytes(int64(size))
 				b.ReportAllocs()

@@ -21,7 +21,7 @@ func TestCloseSend(t *testing.T) {
 	e.post(send(2, "last"))
 	e.s.CloseSend()
 	r := send(3, "refused")
-	if err := e.s.Post(&r); !errors.Is(err, rdmap.ErrClosed) {
+	if err := e.s.Post(&r, nil); !errors.Is(err, rdmap.ErrClosed) {
 		t.Errorf("Post: %v, want ErrClosed", err)
 	}
 	if err := e.s.PostRTR(protocol.RTRWrite); !errors.Is(err, rdmap.ErrClosed) {
@@ -53,7 +53,7 @@ func TestCloseSend(t *testing.T) {
 	if e.s.Err() != nil || !e.s.Over() {
 		t.Errorf("a graceful end gives %v", e.s.Err())
 	}
-	if err := e.s.Post(&r); !errors.Is(err, rdmap.ErrClosed) {
+	if err := e.s.Post(&r, nil); !errors.Is(err, rdmap.ErrClosed) {
 		t.Errorf("Post: %v, want ErrClosed", err)
 	}
 }
@@ -121,7 +121,7 @@ func TestPeerClosedWithoutReads(t *testing.T) {
 	e.s.StopReceive()
 	e.post(send(1, "still possible"))
 	r := read(2, nil)
-	if err := e.s.Post(&r); !errors.Is(err, rdmap.ErrPeerClosed) {
+	if err := e.s.Post(&r, nil); !errors.Is(err, rdmap.ErrPeerClosed) {
 		t.Errorf("Post of a Read: %v, want ErrPeerClosed", err)
 	}
 	e.wantSegment("what the peer had asked for", iwarptest.ReadResponse(7, 0, []byte("mine")))

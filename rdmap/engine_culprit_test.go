@@ -16,11 +16,11 @@ import (
 //
 // Shows: RDMAP-6.2.1-02
 func TestCulpritOfATerminate(t *testing.T) {
-	atomic := rdmap.Request{ID: 2, Op: rdmap.OpFetchAdd, STag: 7}
-	write := rdmap.Request{ID: 2, Op: rdmap.OpWrite, STag: 7, TO: 100, SG: [][]byte{make([]byte, 300)}}
+	atomic := rdmap.SendWR{ID: 2, Op: rdmap.OpFetchAdd, Remote: rdmap.RemoteBuffer{STag: 7}}
+	write := rdmap.SendWR{ID: 2, Op: rdmap.OpWrite, Remote: rdmap.RemoteBuffer{STag: 7, TO: 100}, SG: [][]byte{make([]byte, 300)}}
 	for _, c := range []struct {
 		name   string
-		second rdmap.Request
+		second rdmap.SendWR
 		echo   func(sent [][]byte) []byte
 		want   string // completions: "!" is flushed, "?" has an error of its own
 	}{
@@ -29,7 +29,7 @@ func TestCulpritOfATerminate(t *testing.T) {
 		{"an atomic", atomic, func(sent [][]byte) []byte { return sent[1] }, "1! 2? 3! 4!"},
 		{"a Send", send(2, "x"), func(sent [][]byte) []byte { return sent[1] }, "1! 2? 3! 4!"},
 		{"a Write's second segment", write, func(sent [][]byte) []byte { return sent[2] }, "1! 2? 3! 4!"},
-		{"an empty Write", rdmap.Request{ID: 2, Op: rdmap.OpWrite, STag: 7, TO: 9}, func(sent [][]byte) []byte { return sent[1] }, "1! 2? 3! 4!"},
+		{"an empty Write", rdmap.SendWR{ID: 2, Op: rdmap.OpWrite, Remote: rdmap.RemoteBuffer{STag: 7, TO: 9}}, func(sent [][]byte) []byte { return sent[1] }, "1! 2? 3! 4!"},
 		{"a Write of another STag", write, func([][]byte) []byte { return iwarptest.Write(8, 100, nil) }, "1! 2! 3! 4!"},
 		{"a Write beyond the end", write, func([][]byte) []byte { return iwarptest.Write(7, 400, nil) }, "1! 2! 3! 4!"},
 		{"a Response", write, func([][]byte) []byte { return iwarptest.ReadResponse(7, 100, nil) }, "1! 2! 3! 4!"},

@@ -109,14 +109,14 @@ func TestMessageInProgressBeforeTheFIN(t *testing.T) {
 	long := [][]byte{octets(5000)}
 	for _, c := range []struct {
 		name     string
-		first    rdmap.Request
+		first    rdmap.SendWR
 		segments int
 	}{
-		{"Send", rdmap.Request{ID: 1, Op: rdmap.OpSend, SG: long}, 4},
-		{"Send with Invalidate", rdmap.Request{ID: 1, Op: rdmap.OpSendInvalidate, Invalidate: 7, SG: long}, 4},
-		{"Write", rdmap.Request{ID: 1, Op: rdmap.OpWrite, STag: 7, SG: long}, 4},
-		{"empty Send", rdmap.Request{ID: 1, Op: rdmap.OpSend}, 1},
-		{"Immediate Data", rdmap.Request{ID: 1, Op: rdmap.OpImmediate}, 1},
+		{"Send", rdmap.SendWR{ID: 1, Op: rdmap.OpSend, SG: long}, 4},
+		{"Send with Invalidate", rdmap.SendWR{ID: 1, Op: rdmap.OpSendInvalidate, Invalidate: 7, SG: long}, 4},
+		{"Write", rdmap.SendWR{ID: 1, Op: rdmap.OpWrite, Remote: rdmap.RemoteBuffer{STag: 7}, SG: long}, 4},
+		{"empty Send", rdmap.SendWR{ID: 1, Op: rdmap.OpSend}, 1},
+		{"Immediate Data", rdmap.SendWR{ID: 1, Op: rdmap.OpImmediate}, 1},
 	} {
 		for _, blocked := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s, blocked %t", c.name, blocked), func(t *testing.T) {
@@ -178,7 +178,7 @@ func TestNothingAfterTeardown(t *testing.T) {
 				t.Errorf("the region has %q", mem)
 			}
 			r := send(1, "late")
-			if err := e.s.Post(&r); err == nil {
+			if err := e.s.Post(&r, nil); err == nil {
 				e.wantDone("at once", "1!")
 			} else if !errors.Is(err, rdmap.ErrClosed) {
 				t.Error(err)

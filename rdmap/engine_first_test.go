@@ -139,7 +139,7 @@ func TestTolerated(t *testing.T) {
 // Shows: DDP-7.1-02, RDMAP-3.2-03
 func TestSendWithoutBuffer(t *testing.T) {
 	a, b := newEnd(t), newEnd(t, responder)
-	a.post(rdmap.Request{ID: 1, Op: rdmap.OpSend, SG: [][]byte{[]byte("x")}})
+	a.post(rdmap.SendWR{ID: 1, Op: rdmap.OpSend, SG: [][]byte{[]byte("x")}})
 	pump(a, b)
 	for name, e := range map[string]*end{"sender": a, "receiver": b} {
 		if code, _ := protocol.CodeOf(e.s.Err()); code != protocol.DDPUntaggedNoBuffer {

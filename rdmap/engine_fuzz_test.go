@@ -47,7 +47,7 @@ func fuzzStream(t *testing.T, mode byte, in []byte) {
 	sinks := [][]byte{guarded(t, 16), guarded(t, 16)}
 	e.postRecv(0, 8, 16, 200)
 	e.post(read(0, sinks[0]))
-	e.post(rdmap.Request{ID: 1, Op: rdmap.OpFetchAdd, STag: 7})
+	e.post(rdmap.SendWR{ID: 1, Op: rdmap.OpFetchAdd, Remote: rdmap.RemoteBuffer{STag: 7}})
 	e.post(read(2, sinks[1]))
 	e.post(send(3, "behind"))
 	stags := [][]byte{1: nil, 2: nil, 3: nil, 4: nil, 5: nil}

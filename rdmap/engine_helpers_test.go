@@ -219,9 +219,9 @@ func (e *end) register(buf []byte, access ddp.Access) *ddp.Region {
 
 const allRights = ddp.RemoteRead | ddp.RemoteWrite | ddp.RemoteAtomic
 
-func (e *end) post(r rdmap.Request) {
+func (e *end) post(r rdmap.SendWR) {
 	e.t.Helper()
-	if err := e.s.Post(&r); err != nil {
+	if err := e.s.Post(&r, nil); err != nil {
 		e.t.Fatalf("Post of %v: %v", r.Op, err)
 	}
 }

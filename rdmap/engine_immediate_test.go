@@ -57,9 +57,9 @@ func TestImmediateAfterWrite(t *testing.T) {
 	a, b := newEnd(t), newEnd(t, responder)
 	mem := guarded(t, 4)
 	b.postRecv(0, 0)
-	a.post(rdmap.Request{ID: 1, Op: rdmap.OpWrite, STag: b.register(mem, allRights).STag(), SG: [][]byte{[]byte("data")}})
-	a.post(rdmap.Request{ID: 2, Op: rdmap.OpImmediate, Immediate: 0xfeed, Solicited: true})
-	a.post(rdmap.Request{ID: 3, Op: rdmap.OpImmediate, Immediate: 1, Unsignaled: true})
+	a.post(rdmap.SendWR{ID: 1, Op: rdmap.OpWrite, Remote: rdmap.RemoteBuffer{STag: b.register(mem, allRights).STag()}, SG: [][]byte{[]byte("data")}})
+	a.post(rdmap.SendWR{ID: 2, Op: rdmap.OpImmediate, Immediate: 0xfeed, Solicited: true})
+	a.post(rdmap.SendWR{ID: 3, Op: rdmap.OpImmediate, Immediate: 1, Unsignaled: true})
 	pump(a, b)
 	b.wantDelivered("tells of the Write", "Immediate Data with SE 000000000000feed", "Immediate Data 0000000000000001")
 	if string(mem) != "data" {

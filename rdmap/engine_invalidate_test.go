@@ -89,7 +89,7 @@ func TestLocalInvalidate(t *testing.T) {
 	mem := guarded(t, 4)
 	region := e.register(mem, allRights)
 	e.post(send(1, "x"))
-	e.post(rdmap.Request{ID: 2, Op: rdmap.OpInvalidate, Invalidate: region.STag()})
+	e.post(rdmap.SendWR{ID: 2, Op: rdmap.OpInvalidate, Invalidate: region.STag()})
 	e.llp.held = true
 	e.wantIdle("not its turn yet")
 	if !region.Valid() {

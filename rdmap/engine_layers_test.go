@@ -21,13 +21,13 @@ func TestOverAnyLLP(t *testing.T) {
 	r := b.register(mem, ddp.RemoteRead|ddp.RemoteWrite|ddp.RemoteAtomic)
 	read := guarded(t, 2000)
 	data := octets(3000)
-	for _, req := range []rdmap.Request{
+	for _, req := range []rdmap.SendWR{
 		{ID: 1, Op: rdmap.OpSend, SG: [][]byte{data}},
 		{ID: 2, Op: rdmap.OpSend},
-		{ID: 3, Op: rdmap.OpWrite, SG: [][]byte{data}, STag: r.STag()},
+		{ID: 3, Op: rdmap.OpWrite, SG: [][]byte{data}, Remote: rdmap.RemoteBuffer{STag: r.STag()}},
 		{ID: 4, Op: rdmap.OpImmediate, Immediate: 7},
-		{ID: 5, Op: rdmap.OpRead, SG: [][]byte{read}, STag: r.STag()},
-		{ID: 6, Op: rdmap.OpFetchAdd, STag: r.STag(), TO: 4088, Operand: 1},
+		{ID: 5, Op: rdmap.OpRead, SG: [][]byte{read}, Remote: rdmap.RemoteBuffer{STag: r.STag()}},
+		{ID: 6, Op: rdmap.OpFetchAdd, Remote: rdmap.RemoteBuffer{STag: r.STag(), TO: 4088}, Operand: 1},
 	} {
 		a.post(req)
 	}
@@ -71,7 +71,7 @@ func TestOneRemoteBuffer(t *testing.T) {
 	a := newEnd(t)
 	a.llp.mulpdu = 128
 	data := octets(1000)
-	a.post(rdmap.Request{ID: 1, Op: rdmap.OpWrite, SG: [][]byte{data[:1], data[1:500], data[500:]}, STag: 0x1122, TO: 5000})
+	a.post(rdmap.SendWR{ID: 1, Op: rdmap.OpWrite, SG: [][]byte{data[:1], data[1:500], data[500:]}, Remote: rdmap.RemoteBuffer{STag: 0x1122, TO: 5000}})
 	a.transmit()
 	to := uint64(5000)
 	for i, seg := range a.llp.sent {
@@ -86,7 +86,7 @@ func TestOneRemoteBuffer(t *testing.T) {
 	}
 	a.llp.sent = nil
 	x, y := guarded(t, 10), guarded(t, 90)
-	a.post(rdmap.Request{ID: 2, Op: rdmap.OpRead, SG: [][]byte{x, y}, STag: 0x3344, TO: 7})
+	a.post(rdmap.SendWR{ID: 2, Op: rdmap.OpRead, SG: [][]byte{x, y}, Remote: rdmap.RemoteBuffer{STag: 0x3344, TO: 7}})
 	sink := a.wantRead("one Request", 1, 100, 0x3344, 7)
 	a.wantIdle("and no other")
 	a.deliver(iwarptest.ReadResponse(sink, 0, data[:100]))
@@ -120,10 +120,10 @@ func TestSendOvertakesResponse(t *testing.T) {
 	r := b.register(mem, ddp.RemoteAtomic|ddp.RemoteRead|ddp.RemoteWrite)
 	b.postRecv(10)
 	sink := guarded(t, 8)
-	a.post(rdmap.Request{ID: 1, Op: rdmap.OpFetchAdd, STag: r.STag(), Operand: 5})
-	a.post(rdmap.Request{ID: 2, Op: rdmap.OpRead, STag: r.STag(), TO: 8, SG: [][]byte{sink}})
-	a.post(rdmap.Request{ID: 3, Op: rdmap.OpWrite, STag: r.STag(), TO: 8, SG: [][]byte{[]byte("later")}})
-	a.post(rdmap.Request{ID: 4, Op: rdmap.OpSend, SG: [][]byte{[]byte("hello")}})
+	a.post(rdmap.SendWR{ID: 1, Op: rdmap.OpFetchAdd, Remote: rdmap.RemoteBuffer{STag: r.STag()}, Operand: 5})
+	a.post(rdmap.SendWR{ID: 2, Op: rdmap.OpRead, Remote: rdmap.RemoteBuffer{STag: r.STag(), TO: 8}, SG: [][]byte{sink}})
+	a.post(rdmap.SendWR{ID: 3, Op: rdmap.OpWrite, Remote: rdmap.RemoteBuffer{STag: r.STag(), TO: 8}, SG: [][]byte{[]byte("later")}})
+	a.post(rdmap.SendWR{ID: 4, Op: rdmap.OpSend, SG: [][]byte{[]byte("hello")}})
 	a.transmit()
 	b.deliver(a.llp.sent...) // b has not sent anything yet
 	a.llp.sent = nil
@@ -147,9 +147,9 @@ func TestErroneousStreamIsSilent(t *testing.T) {
 	mem := guarded(t, 10)
 	r := a.register(mem, ddp.RemoteWrite)
 	a.postRecv(10, 10)
-	a.post(rdmap.Request{ID: 1, Op: rdmap.OpSend, SG: [][]byte{octets(10)}})
+	a.post(rdmap.SendWR{ID: 1, Op: rdmap.OpSend, SG: [][]byte{octets(10)}})
 	a.wantError("MSN 9", iwarptest.Send(9, nil), protocol.DDPUntaggedMSN)
-	a.post(rdmap.Request{ID: 2, Op: rdmap.OpSend})
+	a.post(rdmap.SendWR{ID: 2, Op: rdmap.OpSend})
 	for _, seg := range [][]byte{iwarptest.Send(1, []byte("x")), iwarptest.Write(uint32(r.STag()), 0, []byte("x"))} {
 		if err := a.receive(seg); err != nil {
 			t.Errorf("a segment after the error: %v", err)

@@ -84,7 +84,7 @@ func (m *modelEnd) completed(t *rapid.T, c *rdmap.Completion) {
 func pattern(id uint64, n int) []byte { return bytes.Repeat([]byte{byte(1 + id%100)}, n) }
 
 func (m *modelEnd) postRandom(t *rapid.T) {
-	r := rdmap.Request{ID: m.posted, Op: rdmap.Op(rapid.IntRange(int(rdmap.OpSend), int(rdmap.OpLocal)).Draw(t, "op"))}
+	r := rdmap.SendWR{ID: m.posted, Op: rdmap.Op(rapid.IntRange(int(rdmap.OpSend), int(rdmap.OpBarrier)).Draw(t, "op"))}
 	n := rapid.IntRange(0, 60).Draw(t, "octets")
 	r.Fence = rapid.IntRange(0, 5).Draw(t, "fence") == 0
 	var message, want string
@@ -95,22 +95,22 @@ func (m *modelEnd) postRandom(t *rapid.T) {
 		message = "Send " + string(pattern(r.ID, n))
 	case rdmap.OpWrite:
 		r.SG = [][]byte{pattern(r.ID, n)}
-		r.STag = asSTag(m.peer.stag[0])
+		r.Remote.STag = asSTag(m.peer.stag[0])
 	case rdmap.OpRead:
 		n = min(n, 8)
 		r.SG = [][]byte{guarded(t, n)}
-		r.STag, r.TO = asSTag(m.peer.stag[1]), 16
+		r.Remote.STag, r.Remote.TO = asSTag(m.peer.stag[1]), 16
 		want = string(bytes.Repeat([]byte{3}, n))
 	case rdmap.OpImmediate:
 		r.Immediate = r.ID
 		message = "Immediate " + string(rune(r.ID))
 	case rdmap.OpFetchAdd, rdmap.OpCompareSwap:
-		r.STag = asSTag(m.peer.stag[1])
+		r.Remote.STag = asSTag(m.peer.stag[1])
 	case rdmap.OpSendInvalidate, rdmap.OpInvalidate:
-		r.Op = rdmap.OpLocal
+		r.Op = rdmap.OpBarrier
 	}
 	if rapid.IntRange(0, 40).Draw(t, "bad") == 0 {
-		r.STag++ // the peer refuses it
+		r.Remote.STag++ // the peer refuses it
 	}
 	// Noted first: on a stream that has failed the request completes at once.
 	m.kinds[r.ID], m.memory[r.ID], m.reads[r.ID] = r.Op, r.SG, want
@@ -120,7 +120,7 @@ func (m *modelEnd) postRandom(t *rapid.T) {
 	if r.Op != rdmap.OpRead {
 		delete(m.reads, r.ID)
 	}
-	if m.s.Post(&r) != nil { // full, or closed
+	if m.s.Post(&r, nil) != nil { // full, or closed
 		delete(m.kinds, r.ID)
 		delete(m.memory, r.ID)
 		delete(m.reads, r.ID)
@@ -304,9 +304,9 @@ func TestModelQuiet(t *testing.T) {
 		}
 		for range rapid.IntRange(1, 15).Draw(t, "posts") {
 			m := ends[rapid.IntRange(0, 1).Draw(t, "end")]
-			r := rdmap.Request{ID: m.posted, Op: rapid.SampledFrom([]rdmap.Op{rdmap.OpSend, rdmap.OpWrite, rdmap.OpRead, rdmap.OpFetchAdd, rdmap.OpImmediate}).Draw(t, "op")}
-			r.STag, r.TO = asSTag(m.peer.stag[1]), 8
-			if m.s.Post(&r) == nil {
+			r := rdmap.SendWR{ID: m.posted, Op: rapid.SampledFrom([]rdmap.Op{rdmap.OpSend, rdmap.OpWrite, rdmap.OpRead, rdmap.OpFetchAdd, rdmap.OpImmediate}).Draw(t, "op")}
+			r.Remote.STag, r.Remote.TO = asSTag(m.peer.stag[1]), 8
+			if m.s.Post(&r, nil) == nil {
 				m.kinds[m.posted] = r.Op
 				m.posted++
 			}

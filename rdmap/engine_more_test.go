@@ -106,7 +106,7 @@ func TestVersionZero(t *testing.T) {
 	b.postRecv(8)
 	mem := guarded(t, 8)
 	stag := b.register(mem, allRights).STag()
-	a.post(rdmap.Request{ID: 1, Op: rdmap.OpWrite, STag: stag, SG: [][]byte{[]byte("data")}})
+	a.post(rdmap.SendWR{ID: 1, Op: rdmap.OpWrite, Remote: rdmap.RemoteBuffer{STag: stag}, SG: [][]byte{[]byte("data")}})
 	a.post(send(2, "x"))
 	for _, want := range [][]byte{iwarptest.Write(uint32(stag), 0, []byte("data")), iwarptest.Send(1, []byte("x"))} {
 		want[0] &^= 3
@@ -156,7 +156,7 @@ func TestPeerSupports(t *testing.T) {
 	e.deliver(iwarptest.Immediate(1, [8]byte{}))
 	want(e, rdmap.OpImmediate, rdmap.Supported)
 	want(e, rdmap.OpFetchAdd, rdmap.SupportUnknown)
-	e.post(rdmap.Request{Op: rdmap.OpFetchAdd})
+	e.post(rdmap.SendWR{Op: rdmap.OpFetchAdd})
 	atomic := e.next("FetchAdd")
 	if err := e.receive(iwarptest.Terminate(0x0206, atomic)); err == nil {
 		t.Fatal("no error")
@@ -165,7 +165,7 @@ func TestPeerSupports(t *testing.T) {
 	want(e, rdmap.OpImmediate, rdmap.Supported)
 
 	e = newEnd(t)
-	e.post(rdmap.Request{Op: rdmap.OpFetchAdd})
+	e.post(rdmap.SendWR{Op: rdmap.OpFetchAdd})
 	e.transmit()
 	e.deliver(iwarptest.AtomicResponse(1, 1, 0))
 	want(e, rdmap.OpCompareSwap, rdmap.Supported)
@@ -183,12 +183,12 @@ func TestSendQueueGrowsUnderWay(t *testing.T) {
 	e.llp.mulpdu, e.llp.limit, e.llp.block = 100, 3, true
 	want := func(i uint64) []byte { return bytes.Repeat([]byte{byte(i + 1)}, 150) }
 	for i := range uint64(100) {
-		r := rdmap.Request{ID: i, Op: rdmap.OpSend, SG: cut(want(i), 75)}
+		r := rdmap.SendWR{ID: i, Op: rdmap.OpSend, SG: cut(want(i), 75)}
 		switch i % 3 {
 		case 1:
 			r.Inline = true
 		case 2:
-			r = rdmap.Request{ID: i, Op: rdmap.OpFetchAdd, STag: ddp.STag(i), Operand: i}
+			r = rdmap.SendWR{ID: i, Op: rdmap.OpFetchAdd, Remote: rdmap.RemoteBuffer{STag: ddp.STag(i)}, Operand: i}
 		}
 		e.post(r)
 		clearInline(&r)
@@ -215,7 +215,7 @@ func TestSendQueueGrowsUnderWay(t *testing.T) {
 }
 
 // clearInline overwrites inline data, which is the caller's again after Post.
-func clearInline(r *rdmap.Request) {
+func clearInline(r *rdmap.SendWR) {
 	for _, b := range r.SG {
 		if r.Inline {
 			clear(b)

@@ -15,15 +15,15 @@ func TestMSNOfEachQueue(t *testing.T) {
 	a.llp.mulpdu, b.llp.mulpdu = 64, 64
 	r := b.register(guarded(t, 64), allRights)
 	b.postRecv(100, 0, 100)
-	for i, req := range []rdmap.Request{
+	for i, req := range []rdmap.SendWR{
 		{Op: rdmap.OpSend, SG: [][]byte{octets(100)}}, // of three segments
-		{Op: rdmap.OpRead, SG: [][]byte{guarded(t, 4)}, STag: r.STag()},
+		{Op: rdmap.OpRead, SG: [][]byte{guarded(t, 4)}, Remote: rdmap.RemoteBuffer{STag: r.STag()}},
 		{Op: rdmap.OpImmediate},
-		{Op: rdmap.OpFetchAdd, STag: r.STag()},
+		{Op: rdmap.OpFetchAdd, Remote: rdmap.RemoteBuffer{STag: r.STag()}},
 		{Op: rdmap.OpSend, SG: [][]byte{octets(100)}},
-		{Op: rdmap.OpFetchAdd, STag: r.STag()},
-		{Op: rdmap.OpWrite, SG: [][]byte{octets(1)}, STag: r.STag()},
-		{Op: rdmap.OpRead, SG: [][]byte{guarded(t, 4)}, STag: r.STag()},
+		{Op: rdmap.OpFetchAdd, Remote: rdmap.RemoteBuffer{STag: r.STag()}},
+		{Op: rdmap.OpWrite, SG: [][]byte{octets(1)}, Remote: rdmap.RemoteBuffer{STag: r.STag()}},
+		{Op: rdmap.OpRead, SG: [][]byte{guarded(t, 4)}, Remote: rdmap.RemoteBuffer{STag: r.STag()}},
 	} {
 		req.ID = uint64(i)
 		a.post(req)

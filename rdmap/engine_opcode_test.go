@@ -18,19 +18,19 @@ import (
 func TestSentOctets(t *testing.T) {
 	e := newEnd(t)
 	const stag = 0x11223344
-	for _, r := range []rdmap.Request{
+	for _, r := range []rdmap.SendWR{
 		{Op: rdmap.OpSend, SG: cut([]byte("hello"), 2)},
-		{Op: rdmap.OpWrite, STag: stag, TO: 0x1000, SG: [][]byte{[]byte("direct data!!")}},
+		{Op: rdmap.OpWrite, Remote: rdmap.RemoteBuffer{STag: stag, TO: 0x1000}, SG: [][]byte{[]byte("direct data!!")}},
 		{Op: rdmap.OpSend},
-		{Op: rdmap.OpWrite, STag: 1},
+		{Op: rdmap.OpWrite, Remote: rdmap.RemoteBuffer{STag: 1}},
 		{Op: rdmap.OpSendInvalidate, Invalidate: stag, SG: [][]byte{[]byte("bye")}},
 		{Op: rdmap.OpSend, Solicited: true, SG: [][]byte{[]byte("ding")}, Inline: true},
 		{Op: rdmap.OpSendInvalidate, Solicited: true, Invalidate: 0x55667788, SG: [][]byte{[]byte("dong")}},
 		{Op: rdmap.OpImmediate, Immediate: 0x0102030405060708},
 		{Op: rdmap.OpImmediate, Immediate: 0x1112131415161718, Solicited: true},
-		{Op: rdmap.OpRead, STag: stag, TO: 0x1000, SG: [][]byte{make([]byte, 0x40)}},
-		{Op: rdmap.OpFetchAdd, STag: stag, TO: 0x1008, Operand: 5},
-		{Op: rdmap.OpCompareSwap, STag: stag, TO: 0x1008, Operand: 9, OperandMask: ^uint64(0), Compare: 42, CompareMask: ^uint64(0)},
+		{Op: rdmap.OpRead, Remote: rdmap.RemoteBuffer{STag: stag, TO: 0x1000}, SG: [][]byte{make([]byte, 0x40)}},
+		{Op: rdmap.OpFetchAdd, Remote: rdmap.RemoteBuffer{STag: stag, TO: 0x1008}, Operand: 5},
+		{Op: rdmap.OpCompareSwap, Remote: rdmap.RemoteBuffer{STag: stag, TO: 0x1008}, Operand: 9, OperandMask: ^uint64(0), Compare: 42, CompareMask: ^uint64(0)},
 	} {
 		e.post(r)
 	}
@@ -103,8 +103,8 @@ func TestSegmentedMessages(t *testing.T) {
 	mem := guarded(t, 1000)
 	region := b.register(mem, allRights)
 	b.postRecv(600, 500)
-	a.post(rdmap.Request{ID: 1, Op: rdmap.OpWrite, STag: region.STag(), TO: 7, SG: cut(octets(900), 333)})
-	a.post(rdmap.Request{ID: 2, Op: rdmap.OpSend, SG: cut(octets(600), 1)})
+	a.post(rdmap.SendWR{ID: 1, Op: rdmap.OpWrite, Remote: rdmap.RemoteBuffer{STag: region.STag(), TO: 7}, SG: cut(octets(900), 333)})
+	a.post(rdmap.SendWR{ID: 2, Op: rdmap.OpSend, SG: cut(octets(600), 1)})
 	pump(a, b)
 	if !bytes.Equal(mem[7:907], octets(900)) {
 		t.Error("the Write was not placed right")
@@ -113,7 +113,7 @@ func TestSegmentedMessages(t *testing.T) {
 		t.Fatal("the Send was not placed right")
 	}
 	a.wantDone("both have gone", "1 2")
-	a.post(rdmap.Request{ID: 3, Op: rdmap.OpSend, SG: [][]byte{bytes.Repeat([]byte{1}, 501)}})
+	a.post(rdmap.SendWR{ID: 3, Op: rdmap.OpSend, SG: [][]byte{bytes.Repeat([]byte{1}, 501)}})
 	pump(a, b)
 	b.wantDelivered("nothing more", `Send `+quote(octets(600)))
 	if code, _ := protocol.CodeOf(b.s.Err()); code != protocol.DDPUntaggedTooLong {
@@ -197,11 +197,11 @@ func TestSendMSNs(t *testing.T) {
 	}
 	e.s.SetAtomics(0xfffffffe)
 	for range 2 {
-		e.post(rdmap.Request{Op: rdmap.OpSend})
-		e.post(rdmap.Request{Op: rdmap.OpRead})
+		e.post(rdmap.SendWR{Op: rdmap.OpSend})
+		e.post(rdmap.SendWR{Op: rdmap.OpRead})
 	}
-	e.post(rdmap.Request{Op: rdmap.OpFetchAdd})
-	e.post(rdmap.Request{Op: rdmap.OpFetchAdd})
+	e.post(rdmap.SendWR{Op: rdmap.OpFetchAdd})
+	e.post(rdmap.SendWR{Op: rdmap.OpFetchAdd})
 	for _, want := range []struct{ qn, msn uint32 }{{0, 0xffffffff}, {1, 0xffffffff}, {0, 0}, {1, 0}, {1, 1}, {1, 2}} {
 		got := e.next("MSN wraps from 2^32-1 to 0")
 		if qn, msn := binary.BigEndian.Uint32(got[6:]), binary.BigEndian.Uint32(got[10:]); qn != want.qn || msn != want.msn {

@@ -11,12 +11,12 @@ import (
 	"github.com/go-iwarp/iwarp/rdmap"
 )
 
-func read(id uint64, buf []byte) rdmap.Request {
-	return rdmap.Request{ID: id, Op: rdmap.OpRead, STag: 0x11223344, TO: 0x1000, SG: [][]byte{buf}}
+func read(id uint64, buf []byte) rdmap.SendWR {
+	return rdmap.SendWR{ID: id, Op: rdmap.OpRead, Remote: rdmap.RemoteBuffer{STag: 0x11223344, TO: 0x1000}, SG: [][]byte{buf}}
 }
 
-func send(id uint64, data string) rdmap.Request {
-	return rdmap.Request{ID: id, Op: rdmap.OpSend, SG: [][]byte{[]byte(data)}}
+func send(id uint64, data string) rdmap.SendWR {
+	return rdmap.SendWR{ID: id, Op: rdmap.OpSend, SG: [][]byte{[]byte(data)}}
 }
 
 // Shows: RDMAP-5.5-09, RDMAP-5.5-10, RDMAP-5.5-12, RDMAP-5.2.2-03, RDMAP-5.5-08
@@ -26,8 +26,8 @@ func TestSendBehindReadCompletesAfterIt(t *testing.T) {
 	e.post(send(1, "a"))
 	e.post(read(2, buf))
 	e.post(send(3, "b"))
-	e.post(rdmap.Request{ID: 4, Op: rdmap.OpWrite, STag: 1, SG: [][]byte{{1}}})
-	e.post(rdmap.Request{ID: 5, Op: rdmap.OpLocal})
+	e.post(rdmap.SendWR{ID: 4, Op: rdmap.OpWrite, Remote: rdmap.RemoteBuffer{STag: 1}, SG: [][]byte{{1}}})
+	e.post(rdmap.SendWR{ID: 5, Op: rdmap.OpBarrier})
 	e.wantDone("nothing before the LLP has it", "")
 	e.wantSegment("in the order of posting", iwarptest.Send(1, []byte("a")))
 	sink := e.wantRead("in the order of posting", 1, 4, 0x11223344, 0x1000)
@@ -65,12 +65,12 @@ func TestNotCompleteBeforeTheLLPHasIt(t *testing.T) {
 func TestResponseBeforeTheLLPHasTheRequest(t *testing.T) {
 	e := newEnd(t, func(c *rdmap.Config) { c.SendDepth = 1 })
 	e.llp.block = true
-	e.post(rdmap.Request{ID: 1, Op: rdmap.OpFetchAdd, STag: 7, Operand: 1})
+	e.post(rdmap.SendWR{ID: 1, Op: rdmap.OpFetchAdd, Remote: rdmap.RemoteBuffer{STag: 7}, Operand: 1})
 	e.transmit()
 	e.deliver(iwarptest.AtomicResponse(1, 1, 41))
 	e.wantDone("the LLP has not taken the request", "")
 	r := send(2, "long")
-	if err := e.s.Post(&r); !errors.Is(err, rdmap.ErrSendQueueFull) {
+	if err := e.s.Post(&r, nil); !errors.Is(err, rdmap.ErrSendQueueFull) {
 		t.Fatalf("Post: %v, want ErrSendQueueFull", err)
 	}
 	e.llp.block = false
@@ -87,10 +87,10 @@ func TestReadBeyondORDWaits(t *testing.T) {
 	e.deliver(iwarptest.Write(1, 0, nil))
 	e.s.Wake() // of the first segment
 	e.post(read(1, make([]byte, 1)))
-	e.post(rdmap.Request{ID: 2, Op: rdmap.OpFetchAdd, STag: 7})
+	e.post(rdmap.SendWR{ID: 2, Op: rdmap.OpFetchAdd, Remote: rdmap.RemoteBuffer{STag: 7}})
 	e.post(read(3, nil))
 	e.post(send(4, "held back"))
-	e.post(rdmap.Request{ID: 5, Op: rdmap.OpCompareSwap, STag: 7})
+	e.post(rdmap.SendWR{ID: 5, Op: rdmap.OpCompareSwap, Remote: rdmap.RemoteBuffer{STag: 7}})
 	sink := e.wantRead("first", 1, 1, 0x11223344, 0x1000)
 	e.wantSegment("second", iwarptest.FetchAdd(2, 1, 7, 0, 0, 0))
 	e.wantIdle("the third is beyond ORD, and the Send was posted after it")
@@ -144,8 +144,8 @@ func TestFence(t *testing.T) {
 	fenced.ID, fenced.SG = 6, nil
 	e.post(fenced)
 	e.wantSegment("nothing outstanding: no wait", iwarptest.Send(3, nil))
-	e.post(rdmap.Request{ID: 7, Op: rdmap.OpFetchAdd})
-	inv := rdmap.Request{ID: 8, Op: rdmap.OpInvalidate, Fence: true, Invalidate: e.register(make([]byte, 1), allRights).STag()}
+	e.post(rdmap.SendWR{ID: 7, Op: rdmap.OpFetchAdd})
+	inv := rdmap.SendWR{ID: 8, Op: rdmap.OpInvalidate, Fence: true, Invalidate: e.register(make([]byte, 1), allRights).STag()}
 	e.post(inv)
 	e.wantSegment("the atomic", iwarptest.FetchAdd(5, 1, 0, 0, 0, 0))
 	if !e.table.Lookup(inv.Invalidate).Valid() {
@@ -251,8 +251,8 @@ func TestReadSeesEarlierWrite(t *testing.T) {
 	a.llp.mulpdu = 130
 	region := b.register(guarded(t, 500), allRights)
 	got := guarded(t, 500)
-	a.post(rdmap.Request{ID: 1, Op: rdmap.OpWrite, STag: region.STag(), SG: [][]byte{octets(500)}})
-	a.post(rdmap.Request{ID: 2, Op: rdmap.OpRead, STag: region.STag(), SG: [][]byte{got[:1], nil, got[1:]}})
+	a.post(rdmap.SendWR{ID: 1, Op: rdmap.OpWrite, Remote: rdmap.RemoteBuffer{STag: region.STag()}, SG: [][]byte{octets(500)}})
+	a.post(rdmap.SendWR{ID: 2, Op: rdmap.OpRead, Remote: rdmap.RemoteBuffer{STag: region.STag()}, SG: [][]byte{got[:1], nil, got[1:]}})
 	pump(a, b)
 	if !bytes.Equal(got, octets(500)) {
 		t.Error("the Read did not see the Write before it")
@@ -270,28 +270,28 @@ func TestPostErrors(t *testing.T) {
 	for _, c := range []struct {
 		name string
 		e    *end
-		r    rdmap.Request
+		r    rdmap.SendWR
 		want error
 	}{
-		{"no operation", e, rdmap.Request{}, rdmap.ErrInvalidRequest},
-		{"unknown operation", e, rdmap.Request{Op: 99}, rdmap.ErrInvalidRequest},
-		{"too many elements", e, rdmap.Request{Op: rdmap.OpSend, SG: make([][]byte, 3)}, rdmap.ErrInvalidRequest},
-		{"Write, wrap", e, rdmap.Request{Op: rdmap.OpWrite, TO: ^uint64(0) - 1, SG: [][]byte{make([]byte, 3)}}, rdmap.ErrInvalidRequest},
-		{"Write, last octet", e, rdmap.Request{Op: rdmap.OpWrite, TO: ^uint64(0), SG: [][]byte{make([]byte, 1)}}, rdmap.ErrInvalidRequest},
-		{"Read, wrap", e, rdmap.Request{Op: rdmap.OpRead, TO: ^uint64(0) - 1, SG: [][]byte{make([]byte, 3)}}, rdmap.ErrInvalidRequest},
-		{"Read, last octet", e, rdmap.Request{Op: rdmap.OpRead, TO: ^uint64(0) - 2, SG: [][]byte{make([]byte, 1), make([]byte, 2)}}, rdmap.ErrInvalidRequest},
-		{"FetchAdd, last octet", e, rdmap.Request{Op: rdmap.OpFetchAdd, TO: ^uint64(0) - 7}, rdmap.ErrInvalidRequest},
-		{"CmpSwap, wrap", e, rdmap.Request{Op: rdmap.OpCompareSwap, TO: ^uint64(0)}, rdmap.ErrInvalidRequest},
-		{"long inline", e, rdmap.Request{Op: rdmap.OpSend, Inline: true, SG: [][]byte{make([]byte, 5)}}, rdmap.ErrInvalidRequest},
-		{"inline Read", e, rdmap.Request{Op: rdmap.OpRead, Inline: true}, rdmap.ErrInvalidRequest},
-		{"atomic with data", e, rdmap.Request{Op: rdmap.OpFetchAdd, SG: [][]byte{{1}}}, rdmap.ErrInvalidRequest},
-		{"Read without ORD", noORD, rdmap.Request{Op: rdmap.OpRead}, rdmap.ErrInvalidRequest},
-		{"atomic without ORD", noORD, rdmap.Request{Op: rdmap.OpCompareSwap}, rdmap.ErrInvalidRequest},
-		{"first", e, rdmap.Request{Op: rdmap.OpSend}, nil},
-		{"second", e, rdmap.Request{Op: rdmap.OpSend}, nil},
-		{"beyond the depth", e, rdmap.Request{Op: rdmap.OpSend}, rdmap.ErrSendQueueFull},
+		{"no operation", e, rdmap.SendWR{}, rdmap.ErrInvalidRequest},
+		{"unknown operation", e, rdmap.SendWR{Op: 99}, rdmap.ErrInvalidRequest},
+		{"too many elements", e, rdmap.SendWR{Op: rdmap.OpSend, SG: make([][]byte, 3)}, rdmap.ErrInvalidRequest},
+		{"Write, wrap", e, rdmap.SendWR{Op: rdmap.OpWrite, Remote: rdmap.RemoteBuffer{TO: ^uint64(0) - 1}, SG: [][]byte{make([]byte, 3)}}, rdmap.ErrInvalidRequest},
+		{"Write, last octet", e, rdmap.SendWR{Op: rdmap.OpWrite, Remote: rdmap.RemoteBuffer{TO: ^uint64(0)}, SG: [][]byte{make([]byte, 1)}}, rdmap.ErrInvalidRequest},
+		{"Read, wrap", e, rdmap.SendWR{Op: rdmap.OpRead, Remote: rdmap.RemoteBuffer{TO: ^uint64(0) - 1}, SG: [][]byte{make([]byte, 3)}}, rdmap.ErrInvalidRequest},
+		{"Read, last octet", e, rdmap.SendWR{Op: rdmap.OpRead, Remote: rdmap.RemoteBuffer{TO: ^uint64(0) - 2}, SG: [][]byte{make([]byte, 1), make([]byte, 2)}}, rdmap.ErrInvalidRequest},
+		{"FetchAdd, last octet", e, rdmap.SendWR{Op: rdmap.OpFetchAdd, Remote: rdmap.RemoteBuffer{TO: ^uint64(0) - 7}}, rdmap.ErrInvalidRequest},
+		{"CmpSwap, wrap", e, rdmap.SendWR{Op: rdmap.OpCompareSwap, Remote: rdmap.RemoteBuffer{TO: ^uint64(0)}}, rdmap.ErrInvalidRequest},
+		{"long inline", e, rdmap.SendWR{Op: rdmap.OpSend, Inline: true, SG: [][]byte{make([]byte, 5)}}, rdmap.ErrInvalidRequest},
+		{"inline Read", e, rdmap.SendWR{Op: rdmap.OpRead, Inline: true}, rdmap.ErrInvalidRequest},
+		{"atomic with data", e, rdmap.SendWR{Op: rdmap.OpFetchAdd, SG: [][]byte{{1}}}, rdmap.ErrInvalidRequest},
+		{"Read without ORD", noORD, rdmap.SendWR{Op: rdmap.OpRead}, rdmap.ErrInvalidRequest},
+		{"atomic without ORD", noORD, rdmap.SendWR{Op: rdmap.OpCompareSwap}, rdmap.ErrInvalidRequest},
+		{"first", e, rdmap.SendWR{Op: rdmap.OpSend}, nil},
+		{"second", e, rdmap.SendWR{Op: rdmap.OpSend}, nil},
+		{"beyond the depth", e, rdmap.SendWR{Op: rdmap.OpSend}, rdmap.ErrSendQueueFull},
 	} {
-		if err := c.e.s.Post(&c.r); !errors.Is(err, c.want) {
+		if err := c.e.s.Post(&c.r, nil); !errors.Is(err, c.want) {
 			t.Errorf("%s: %v, want %v", c.name, err, c.want)
 		}
 	}
@@ -310,12 +310,12 @@ func TestLocalOperations(t *testing.T) {
 	e := newEnd(t, func(c *rdmap.Config) { c.Table = ddp.NewTable(1) })
 	broken := errors.New("broken")
 	var order []int
-	local := func(id uint64, err error) rdmap.Request {
-		return rdmap.Request{ID: id, Op: rdmap.OpLocal, Local: func() error { order = append(order, int(id)); return err }}
+	local := func(id uint64, err error) rdmap.SendWR {
+		return rdmap.SendWR{ID: id, Op: rdmap.OpBind, Bind: binding(func() error { order = append(order, int(id)); return err })}
 	}
 	e.post(local(1, nil))
 	e.post(local(2, broken))
-	e.post(rdmap.Request{ID: 3, Op: rdmap.OpInvalidate, Invalidate: 0x123})
+	e.post(rdmap.SendWR{ID: 3, Op: rdmap.OpInvalidate, Invalidate: 0x123})
 	e.post(read(4, make([]byte, 1))) // takes the table's only STag
 	e.post(read(5, make([]byte, 1)))
 	e.post(send(6, "the stream goes on"))
@@ -378,3 +378,8 @@ func TestSendSignalsEarlierWrites(t *testing.T) {
 		}
 	}
 }
+
+// binding is a function as a rdmap.Binding.
+type binding func() error
+
+func (b binding) Activate() error { return b() }

@@ -123,16 +123,16 @@ func TestOwnersAtOnce(t *testing.T) {
 				posters.Go(func() {
 					data := bytes.Repeat([]byte{7}, 200)
 					for n := 0; n < posts; {
-						r := rdmap.Request{ID: uint64(n), Op: []rdmap.Op{rdmap.OpSend, rdmap.OpWrite, rdmap.OpRead, rdmap.OpFetchAdd, rdmap.OpImmediate}[n%5], STag: stag}
+						r := rdmap.SendWR{ID: uint64(n), Op: []rdmap.Op{rdmap.OpSend, rdmap.OpWrite, rdmap.OpRead, rdmap.OpFetchAdd, rdmap.OpImmediate}[n%5], Remote: rdmap.RemoteBuffer{STag: stag}}
 						switch r.Op {
 						case rdmap.OpSend, rdmap.OpWrite:
-							r.TO, r.SG = 16, [][]byte{data}
+							r.Remote.TO, r.SG = 16, [][]byte{data}
 						case rdmap.OpRead:
 							// Not what Writes reach: a later one may be placed before
 							// this is answered (RFC 5040 section 5.5 rule 12).
-							r.TO, r.SG = 216, [][]byte{make([]byte, 100)}
+							r.Remote.TO, r.SG = 216, [][]byte{make([]byte, 100)}
 						}
-						if err := e.s.Post(&r); errors.Is(err, rdmap.ErrSendQueueFull) {
+						if err := e.s.Post(&r, nil); errors.Is(err, rdmap.ErrSendQueueFull) {
 							runtime.Gosched()
 							continue
 						} else if err != nil {

@@ -117,13 +117,13 @@ func TestReadResponseErrors(t *testing.T) {
 // Shows: RDMAP-5.2-01, RDMAP-5.2.1-10, RDMAP-5.2.1-12, RDMAP-5.2.1-13
 func TestZeroLengthRead(t *testing.T) {
 	a, b := newEnd(t), newEnd(t, responder)
-	a.post(rdmap.Request{ID: 1, Op: rdmap.OpRead, STag: 0xdeadbeef, TO: ^uint64(0)})
+	a.post(rdmap.SendWR{ID: 1, Op: rdmap.OpRead, Remote: rdmap.RemoteBuffer{STag: 0xdeadbeef, TO: ^uint64(0)}})
 	pump(a, b)
 	a.wantDone("nothing is checked", "1")
 	if a.s.Err() != nil || b.s.Err() != nil {
 		t.Error(a.s.Err(), b.s.Err())
 	}
-	a.post(rdmap.Request{ID: 2, Op: rdmap.OpRead, STag: 0xdeadbeef})
+	a.post(rdmap.SendWR{ID: 2, Op: rdmap.OpRead, Remote: rdmap.RemoteBuffer{STag: 0xdeadbeef}})
 	a.transmit()
 	// The STag of the empty Response does not matter, but octets do.
 	a.wantError("octets in answer to a zero-length Read", iwarptest.ReadResponse(1, 0, []byte{1}), protocol.DDPTaggedInvalidSTag)

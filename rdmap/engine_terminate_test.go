@@ -151,25 +151,25 @@ func TestTerminateWithinAMessage(t *testing.T) {
 	}
 	for _, c := range []struct {
 		name     string
-		request  rdmap.Request
+		request  rdmap.SendWR
 		fail     func(e *end)
 		finished bool
 	}{
-		{"Send", rdmap.Request{Op: rdmap.OpSend}, unknownSTag, true},
-		{"Send with Invalidate", rdmap.Request{Op: rdmap.OpSendInvalidate, Invalidate: 7}, unknownSTag, true},
-		{"Send, CRC error", rdmap.Request{Op: rdmap.OpSend}, func(e *end) {
+		{"Send", rdmap.SendWR{Op: rdmap.OpSend}, unknownSTag, true},
+		{"Send with Invalidate", rdmap.SendWR{Op: rdmap.OpSendInvalidate, Invalidate: 7}, unknownSTag, true},
+		{"Send, CRC error", rdmap.SendWR{Op: rdmap.OpSend}, func(e *end) {
 			e.s.Fail(&protocol.Error{Code: protocol.MPACRC}, true)
 		}, true},
-		{"Write", rdmap.Request{Op: rdmap.OpWrite, STag: 7}, unknownSTag, false},
-		{"Send, LLP lost", rdmap.Request{Op: rdmap.OpSend}, func(e *end) {
+		{"Write", rdmap.SendWR{Op: rdmap.OpWrite, Remote: rdmap.RemoteBuffer{STag: 7}}, unknownSTag, false},
+		{"Send, LLP lost", rdmap.SendWR{Op: rdmap.OpSend}, func(e *end) {
 			e.s.Fail(&protocol.Error{Code: protocol.MPAConnectionLost}, false)
 		}, false},
-		{"Send, the peer terminates", rdmap.Request{Op: rdmap.OpSend}, func(e *end) {
+		{"Send, the peer terminates", rdmap.SendWR{Op: rdmap.OpSend}, func(e *end) {
 			if err := e.receive(iwarptest.Terminate(uint16(protocol.DDPUntaggedMSN), nil)); err == nil || !err.Remote {
 				e.t.Fatalf("told: %v", err)
 			}
 		}, false},
-		{"Send, the peer has closed", rdmap.Request{Op: rdmap.OpSend}, func(e *end) {
+		{"Send, the peer has closed", rdmap.SendWR{Op: rdmap.OpSend}, func(e *end) {
 			e.deliver(iwarptest.Tagged(0, false, 5, 0, nil))
 			if err := e.s.PeerClosed(); err == nil {
 				e.t.Fatal("a cut message is a graceful end")

@@ -66,7 +66,9 @@ func TestUnorderedRequests(t *testing.T) {
 func TestUnorderedResponses(t *testing.T) {
 	e := newEnd(t, unordered)
 	bufs := [][]byte{guarded(t, 4), guarded(t, 4)}
-	atomic := func(id uint64) rdmap.Request { return rdmap.Request{ID: id, Op: rdmap.OpFetchAdd, STag: 7} }
+	atomic := func(id uint64) rdmap.SendWR {
+		return rdmap.SendWR{ID: id, Op: rdmap.OpFetchAdd, Remote: rdmap.RemoteBuffer{STag: 7}}
+	}
 	e.post(atomic(1))
 	e.post(read(2, bufs[0]))
 	e.post(atomic(3))
@@ -114,13 +116,13 @@ func TestUnorderedShuffled(t *testing.T) {
 		got := guarded(t, 24)
 		b.postRecv(300, 300, 300)
 		// Fenced, because a later Write may be placed before an earlier Read.
-		for i, r := range []rdmap.Request{
+		for i, r := range []rdmap.SendWR{
 			{Op: rdmap.OpSend, SG: [][]byte{octets(300)}},
-			{Op: rdmap.OpWrite, STag: tgt, SG: [][]byte{octets(400)}},
-			{Op: rdmap.OpFetchAdd, STag: src, TO: 8, Operand: 40},
-			{Op: rdmap.OpRead, STag: src, SG: [][]byte{got}},
+			{Op: rdmap.OpWrite, Remote: rdmap.RemoteBuffer{STag: tgt}, SG: [][]byte{octets(400)}},
+			{Op: rdmap.OpFetchAdd, Remote: rdmap.RemoteBuffer{STag: src, TO: 8}, Operand: 40},
+			{Op: rdmap.OpRead, Remote: rdmap.RemoteBuffer{STag: src}, SG: [][]byte{got}},
 			{Op: rdmap.OpImmediate, Immediate: 7},
-			{Op: rdmap.OpCompareSwap, STag: src, TO: 16, Compare: 3, CompareMask: 7, Operand: 9, OperandMask: 15},
+			{Op: rdmap.OpCompareSwap, Remote: rdmap.RemoteBuffer{STag: src, TO: 16}, Compare: 3, CompareMask: 7, Operand: 9, OperandMask: 15},
 			{Op: rdmap.OpSend, SG: [][]byte{octets(3)}, Fence: true},
 		} {
 			r.ID = uint64(i)

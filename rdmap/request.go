@@ -9,33 +9,55 @@ import (
 	"github.com/go-iwarp/iwarp/ddp"
 )
 
-// Op is what a [Request] asks for. It is the ULP's view: one Op may become one
-// of several opcodes (a Send with and without Solicited Event), and a Read is
-// two messages.
+// Op is the kind of a work request: the ULP's view. One Op may become one of several
+// opcodes (a Send with and without Solicited Event), and a Read is two messages.
 type Op uint8
 
-// The operations. OpInvalidate is local and sends nothing.
+// The operations. Those up to OpBarrier are of the send queue; OpRecv and
+// OpRecvImmediate are of the receive queue, and occur in completions.
 const (
 	OpSend           Op = iota + 1 // Send, or Send with Solicited Event
-	OpSendInvalidate               // the same, and the peer invalidates Request.Invalidate
+	OpSendInvalidate               // the same, and the peer invalidates SendWR.Invalidate
 	OpWrite                        // RDMA Write
 	OpRead                         // RDMA Read
 	OpImmediate                    // Immediate Data, 8 octets (RFC 7306)
 	OpFetchAdd                     // atomic FetchAdd (RFC 7306)
 	OpCompareSwap                  // atomic CmpSwap (RFC 7306)
-	OpInvalidate                   // local invalidation of an STag of this end
-	OpLocal                        // local: calls Request.Local, if any, in its turn
+	OpInvalidate                   // local: ends an STag of this end
+	OpBind                         // local: does what SendWR.Bind says
+	OpBarrier                      // local: does nothing, when all before it has been handed to the LLP
+
+	OpRecv          Op = 0x40 // a Send arrived
+	OpRecvImmediate Op = 0x41 // Immediate Data arrived
 )
 
-var opNames = [...]string{
-	OpSend: "Send", OpSendInvalidate: "Send with Invalidate", OpWrite: "RDMA Write", OpRead: "RDMA Read",
-	OpImmediate: "Immediate Data", OpFetchAdd: "FetchAdd", OpCompareSwap: "CmpSwap", OpInvalidate: "local Invalidate", OpLocal: "local operation",
-}
-
-// String gives the operation's name.
+// String returns the operation's name.
 func (o Op) String() string {
-	if int(o) < len(opNames) && o != 0 {
-		return opNames[o]
+	switch o {
+	case OpSend:
+		return "Send"
+	case OpSendInvalidate:
+		return "Send with Invalidate"
+	case OpWrite:
+		return "RDMA Write"
+	case OpRead:
+		return "RDMA Read"
+	case OpImmediate:
+		return "Immediate Data"
+	case OpFetchAdd:
+		return "FetchAdd"
+	case OpCompareSwap:
+		return "CmpSwap"
+	case OpInvalidate:
+		return "local Invalidate"
+	case OpBind:
+		return "bind memory window"
+	case OpBarrier:
+		return "barrier"
+	case OpRecv:
+		return "Recv"
+	case OpRecvImmediate:
+		return "Recv of Immediate Data"
 	}
 	return fmt.Sprintf("operation %d", uint8(o))
 }
@@ -47,52 +69,70 @@ func (o Op) awaitsResponse() bool { return o == OpRead || o == OpFetchAdd || o =
 // remote reports whether the operation names memory of the peer.
 func (o Op) remote() bool { return o == OpWrite || o.awaitsResponse() }
 
-// Request is one work request of the send queue.
-//
-// The stream copies the struct and the SG slice's elements at Post, but not the
-// octets: from Post until the request completes the memory of SG belongs to the
-// stream. It reads it (Send, Write) or writes it (Read). With Inline the octets
-// are copied too, and the caller's again when Post returns.
-type Request struct {
-	ID      uint64 // the caller's, handed back in the Completion
-	Context any    // the caller's, handed back in the Completion
-	Op      Op
+// local reports whether the operation sends nothing.
+func (o Op) local() bool { return o == OpInvalidate || o == OpBind || o == OpBarrier }
 
-	// SG is the data in order: what Send and Write transmit, where Read places.
-	// At most Config.MaxSGE elements; together less than 2^32 octets.
-	SG [][]byte
-
-	// STag and TO name the peer's buffer for Write, Read and the atomics.
+// RemoteBuffer names memory of the peer: the STag that it advertised and the Tagged
+// Offset of the first octet.
+type RemoteBuffer struct {
 	STag ddp.STag
 	TO   uint64
-
-	// Invalidate is the peer's STag that OpSendInvalidate names, or this end's
-	// that OpInvalidate ends.
-	Invalidate ddp.STag
-
-	Immediate uint64 // OpImmediate: 8 octets, the first of them the most significant
-
-	// Operand is what OpFetchAdd adds or OpCompareSwap swaps in; OperandMask is
-	// the Add or Swap Mask. Compare and CompareMask belong to OpCompareSwap.
-	Operand, OperandMask, Compare, CompareMask uint64
-
-	// Local is what OpLocal does when its turn in the queue has come: after all
-	// before it has been handed to the LLP. Its error is the request's. It runs with
-	// the stream's lock held: it must not block and must not call the stream.
-	Local func() error
-
-	Solicited  bool // Send and Immediate: with Solicited Event
-	Fence      bool // start only when no earlier Read or atomic is outstanding
-	Unsignaled bool // a success gives no Completion; a failure always does
-	Inline     bool // copy the data at Post; at most Config.MaxInline octets
 }
 
-// Completion says how a Request ended. Every accepted request gets exactly one
+// Binding is what OpBind does.
+type Binding interface {
+	// Activate is called in the request's turn in the queue: after all before it has
+	// been handed to the LLP. Its error is the request's. It runs with the stream's lock
+	// held: it must not block and must not call the stream.
+	Activate() error
+}
+
+// SendWR is a work request of the send queue.
+//
+// The stream copies the struct and the elements of SG when it is posted, but not the
+// octets: from then until the request completes the memory of SG belongs to the
+// stream. A Send or Write reads it, a Read writes it. With Inline the octets are
+// copied too, and are the caller's again when the call that posts returns.
+type SendWR struct {
+	ID uint64 // handed back in the completion
+	Op Op
+
+	// SG is the local memory in order: the data of Send and Write, the sink of
+	// Read. At most as many elements as the queue was made for (MaxSGE), together less
+	// than 2^32 octets.
+	SG [][]byte
+	// Remote is the target of Write and the atomics and the source of Read. TO plus
+	// the octets (eight of an atomic) must stay below 2^64
+	// (https://www.rfc-editor.org/rfc/rfc5041#section-7.1). That an atomic's address in
+	// the peer's memory is a multiple of eight, only the peer can see.
+	Remote RemoteBuffer
+	// Invalidate is the STag that OpSendInvalidate or OpInvalidate ends: the peer's,
+	// or this end's. Of this end it must be of the stream's domain and, if it is bound to
+	// a stream, of this one; any other fails as if it did not exist.
+	Invalidate ddp.STag
+
+	// Bind is what OpBind does. In package iwarp it is a *Bind.
+	Bind Binding
+
+	Immediate uint64 // OpImmediate: eight octets, most significant first
+
+	// Operand is the number that OpFetchAdd adds or OpCompareSwap swaps in, under
+	// OperandMask (https://www.rfc-editor.org/rfc/rfc7306#section-5.1); Compare and
+	// CompareMask are OpCompareSwap's. The completion's Original has the value found.
+	Operand, OperandMask, Compare, CompareMask uint64
+
+	Unsignaled bool // no completion on success
+	Solicited  bool // Send and Immediate Data: raise a solicited event at the peer
+	Fence      bool // start only when earlier Reads and atomics have completed
+	Inline     bool // copy SG's octets when posting; at most MaxInline
+}
+
+// Completion says how a request ended. Every accepted request gets exactly one
 // call of Handler.Completed, in the order of posting (RFC 5040 section 5.5,
 // rule 15).
 type Completion struct {
 	ID         uint64
-	Context    any
+	Context    any // as given to Post
 	Op         Op
 	Length     uint32 // octets of the message: SG's total; 8 for atomics and Immediate Data
 	Original   uint64 // what an atomic found
@@ -120,7 +160,7 @@ var (
 	// come.
 	ErrInitiatorFirst = errors.New("iwarp: the client has to speak first on a client-server connection")
 	errNeverOpen      = fmt.Errorf("%w: %w", ErrInitiatorFirst, io.ErrUnexpectedEOF)
-	// ErrInvalidRequest is in every error that names a bad field of a Request.
+	// ErrInvalidRequest is in every error that names a bad field of a request.
 	ErrInvalidRequest = errors.New("iwarp: invalid work request")
 )
 
@@ -132,9 +172,10 @@ const (
 	entryDone                 // will complete when it is the oldest
 )
 
-// entry is a Request in the send queue, with what it needs on the way.
+// entry is a request in the send queue, with what it needs on the way.
 type entry struct {
-	req      Request
+	req      SendWR
+	context  any      // the caller's, for the completion
 	sg       [][]byte // backing for req.SG, MaxSGE elements
 	inline   []byte   // backing for inline data
 	total    uint32
@@ -182,10 +223,10 @@ func (q *sendQueue) grow() {
 }
 
 // add copies r into the ring. The caller has checked r and full.
-func (q *sendQueue) add(r *Request, total uint32, hidden bool) {
+func (q *sendQueue) add(r *SendWR, context any, total uint32, hidden bool) {
 	q.grow()
 	e := q.at(q.tail)
-	e.req, e.total, e.hidden, e.state, e.begun, e.original, e.err = *r, total, hidden, entryQueued, false, 0, nil
+	e.req, e.context, e.total, e.hidden, e.state, e.begun, e.original, e.err = *r, context, total, hidden, entryQueued, false, 0, nil
 	if r.Inline {
 		e.inline = e.inline[:0]
 		for _, p := range r.SG {
@@ -210,7 +251,7 @@ func (e *entry) sent(h *ddp.Header) bool {
 		return false
 	case h.Tagged || r.Op == OpWrite:
 		return h.Tagged && r.Op == OpWrite && Control(h.Control).Opcode() == OpcodeWrite &&
-			h.STag == r.STag && (h.TO == r.TO || h.TO-r.TO < uint64(e.total))
+			h.STag == r.Remote.STag && (h.TO == r.Remote.TO || h.TO-r.Remote.TO < uint64(e.total))
 	}
 	qn := uint32(QNSend)
 	if r.Op.awaitsResponse() {
@@ -223,5 +264,5 @@ func (e *entry) sent(h *ddp.Header) bool {
 func (e *entry) release() {
 	clear(e.sg)
 	e.sg = e.sg[:0]
-	e.req.SG, e.req.Context, e.req.Local = nil, nil, nil
+	e.req.SG, e.req.Bind, e.context = nil, nil, nil
 }

@@ -397,7 +397,7 @@ func (s *Stream) startRequest() bool {
 		index := s.queue.next
 		e := s.queue.at(index)
 		s.queue.next++
-		if e.req.Op == OpInvalidate || e.req.Op == OpLocal || e.req.Op.awaitsResponse() && !s.prepare(e) {
+		if e.req.Op.local() || e.req.Op.awaitsResponse() && !s.prepare(e) {
 			s.finishLocal(e)
 			s.send.queued++
 			continue
@@ -420,7 +420,7 @@ func (s *Stream) requestMessage(index uint64, e *entry) (ddp.Header, [][]byte) {
 	t, r := &s.send, &e.req
 	switch r.Op {
 	case OpWrite:
-		return t.tagged(OpcodeWrite, r.STag, r.TO), r.SG
+		return t.tagged(OpcodeWrite, r.Remote.STag, r.Remote.TO), r.SG
 	case OpSendInvalidate:
 		op := OpcodeSendInvalidate
 		if r.Solicited {
@@ -435,7 +435,7 @@ func (s *Stream) requestMessage(index uint64, e *entry) (ddp.Header, [][]byte) {
 		return t.untagged(op, 0), e.scratch(ImmediateUint64(r.Immediate).AppendTo(e.header[:0]))
 	case OpRead:
 		o := s.outstanding.push(index, e)
-		read := ReadRequest{SinkSTag: o.stag, Size: e.total, SrcSTag: r.STag, SrcTO: r.TO}
+		read := ReadRequest{SinkSTag: o.stag, Size: e.total, SrcSTag: r.Remote.STag, SrcTO: r.Remote.TO}
 		return t.untagged(OpcodeReadRequest, 0), e.scratch(read.AppendTo(e.header[:0]))
 	case OpFetchAdd, OpCompareSwap:
 		o := s.outstanding.push(index, e)
@@ -455,11 +455,11 @@ func (e *entry) scratch(b []byte) [][]byte {
 	return e.own[:]
 }
 
-func atomicMessage(r *Request, id uint32) AtomicRequest {
+func atomicMessage(r *SendWR, id uint32) AtomicRequest {
 	if r.Op == OpCompareSwap {
-		return NewCmpSwap(id, r.STag, r.TO, r.Compare, r.CompareMask, r.Operand, r.OperandMask)
+		return NewCmpSwap(id, r.Remote.STag, r.Remote.TO, r.Compare, r.CompareMask, r.Operand, r.OperandMask)
 	}
-	return NewFetchAdd(id, r.STag, r.TO, r.Operand, r.OperandMask)
+	return NewFetchAdd(id, r.Remote.STag, r.Remote.TO, r.Operand, r.OperandMask)
 }
 
 // prepare readies the slot of a request that awaits a Response. Only a Read needs
@@ -478,9 +478,11 @@ func (s *Stream) prepare(e *entry) bool {
 func (s *Stream) finishLocal(e *entry) {
 	e.state = entryDone
 	switch e.req.Op {
-	case OpLocal:
-		if e.req.Local != nil {
-			e.err = e.req.Local()
+	case OpBarrier:
+		return
+	case OpBind:
+		if e.req.Bind != nil {
+			e.err = e.req.Bind.Activate()
 		}
 		return
 	case OpRead:

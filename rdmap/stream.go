@@ -33,9 +33,9 @@ type Config struct {
 	IRD, ORD int
 	// SendDepth is the size of the send queue; 0 means 128.
 	SendDepth int
-	// MaxSGE bounds the elements of a Request's SG; 0 means 16.
+	// MaxSGE bounds the elements of a request's SG; 0 means 16.
 	MaxSGE int
-	// MaxInline bounds the octets of an inline Request; 0 means 512.
+	// MaxInline bounds the octets of an inline request; 0 means 512.
 	MaxInline int
 
 	// MaxSegment bounds the DDP segments that are sent, header included, below the
@@ -188,23 +188,25 @@ func orDefault(v, d int) int {
 // completes with ErrFlushed, as verbs do, so that each request has one
 // completion. Errors: ErrSendQueueFull, ErrClosed, ErrPeerClosed, or one that
 // wraps ErrInvalidRequest and names the field.
-func (s *Stream) Post(r *Request) error {
+//
+// The Completion has context, which is the caller's.
+func (s *Stream) Post(r *SendWR, context any) error {
 	s.mu.Lock()
-	err := s.post(r)
+	err := s.post(r, context)
 	s.settle()
 	s.mu.Unlock()
 	return err
 }
 
-// PostAll is Post for several requests, in order. It gives the number of those
+// PostAll is Post for several requests, in order and without a context. It gives the number of those
 // that were accepted, and the error of the first that was not, which ends the
 // list.
-func (s *Stream) PostAll(rs []Request) (int, error) {
+func (s *Stream) PostAll(rs []SendWR) (int, error) {
 	s.mu.Lock()
 	var err error
 	n := 0
 	for n < len(rs) && err == nil {
-		if err = s.post(&rs[n]); err == nil {
+		if err = s.post(&rs[n], nil); err == nil {
 			n++
 		}
 	}
@@ -213,7 +215,7 @@ func (s *Stream) PostAll(rs []Request) (int, error) {
 	return n, err
 }
 
-func (s *Stream) post(r *Request) error {
+func (s *Stream) post(r *SendWR, context any) error {
 	total, err := s.check(r)
 	switch {
 	case err != nil:
@@ -225,7 +227,7 @@ func (s *Stream) post(r *Request) error {
 	case s.queue.len()-s.queue.hidden >= s.cfg.SendDepth:
 		return ErrSendQueueFull
 	}
-	s.queue.add(r, total, false)
+	s.queue.add(r, context, total, false)
 	return nil
 }
 
@@ -233,7 +235,7 @@ func (s *Stream) post(r *Request) error {
 // (RFC 6581 section 9.2). It has no completion. The initiator calls it before
 // anything else, with one kind of those agreed upon.
 func (s *Stream) PostRTR(kind protocol.RTR) error {
-	r := Request{STag: rtrSTag}
+	r := SendWR{Remote: RemoteBuffer{STag: rtrSTag}}
 	switch kind {
 	case protocol.RTRSend:
 		r.Op = OpSend
@@ -252,7 +254,7 @@ func (s *Stream) PostRTR(kind protocol.RTR) error {
 	case s.queue.full() || s.queue.hidden > 0:
 		return ErrSendQueueFull
 	}
-	s.queue.add(&r, 0, true)
+	s.queue.add(&r, nil, 0, true)
 	s.settle()
 	return nil
 }
@@ -262,8 +264,8 @@ func (s *Stream) PostRTR(kind protocol.RTR) error {
 const rtrSTag = 1
 
 // check validates what does not depend on the stream's state.
-func (s *Stream) check(r *Request) (uint32, error) {
-	if r.Op < OpSend || r.Op > OpLocal {
+func (s *Stream) check(r *SendWR) (uint32, error) {
+	if r.Op < OpSend || r.Op > OpBarrier {
 		return 0, fmt.Errorf("%w: Op is %d: not an operation", ErrInvalidRequest, uint8(r.Op))
 	}
 	if len(r.SG) > s.cfg.MaxSGE {
@@ -289,8 +291,8 @@ func (s *Stream) check(r *Request) (uint32, error) {
 		total = ImmediateDataLen
 	}
 	// As the peer judges it: what it would refuse should not cost the connection.
-	if r.Op.remote() && total > 0 && ddp.Wraps(r.TO, total) {
-		return 0, fmt.Errorf("%w: TO 0x%016x plus %d octets wraps 2^64 (RFC 5041 section 7.1)", ErrInvalidRequest, r.TO, total)
+	if r.Op.remote() && total > 0 && ddp.Wraps(r.Remote.TO, total) {
+		return 0, fmt.Errorf("%w: TO 0x%016x plus %d octets wraps 2^64 (RFC 5041 section 7.1)", ErrInvalidRequest, r.Remote.TO, total)
 	}
 	return uint32(total), nil
 }
@@ -329,7 +331,7 @@ func (s *Stream) complete() {
 			return
 		}
 		s.completion = Completion{
-			ID: e.req.ID, Context: e.req.Context, Op: e.req.Op, Length: e.total,
+			ID: e.req.ID, Context: e.context, Op: e.req.Op, Length: e.total,
 			Original: e.original, Unsignaled: e.req.Unsignaled, Err: e.err,
 		}
 		hidden := e.hidden

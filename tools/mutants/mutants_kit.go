@@ -38,7 +38,7 @@ var kitMutants = []mutant{
 	{name: "kit-invalidate-field-of-a-send", ids: "RDMAP-4.1-02, RDMAP-5.3-10", file: "rdmap/recv.go", old: "\tif op.Invalidates() {", new: "\tif op.Invalidates() || m.Header.ULP32 != 0 {"},
 	{name: "kit-every-send-solicited", ids: "RDMAP-4.1-05", file: "rdmap/send.go", old: "\top := OpcodeSend\n\tif r.Solicited {", new: "\top := OpcodeSend\n\tif r.Solicited || r.Op == OpSend {"},
 	{name: "kit-send-shortened", ids: "DDP-5.2-01, DDP-5.2-07, MPA-3-01", file: "rdmap/send.go", old: "\top := OpcodeSend\n", new: "\tif len(r.SG) == 1 && len(r.SG[0]) > 0 && r.SG[0][0] == 's' {\n\t\treturn t.untagged(OpcodeSend, 0), [][]byte{r.SG[0][:len(r.SG[0])-1]}\n\t}\n\top := OpcodeSend\n"},
-	{name: "kit-write-shifted", ids: "DDP-5.2-06, RDMAP-5.1-01, RDMAP-5.1-06", file: "rdmap/send.go", old: "return t.tagged(OpcodeWrite, r.STag, r.TO), r.SG", new: "return t.tagged(OpcodeWrite, r.STag, r.TO+1), r.SG"},
+	{name: "kit-write-shifted", ids: "DDP-5.2-06, RDMAP-5.1-01, RDMAP-5.1-06", file: "rdmap/send.go", old: "return t.tagged(OpcodeWrite, r.Remote.STag, r.Remote.TO), r.SG", new: "return t.tagged(OpcodeWrite, r.Remote.STag, r.Remote.TO+1), r.SG"},
 	{name: "kit-read-of-one-more", ids: "RDMAP-4.4-01, RDMAP-5.2.1-01, RDMAP-5.2.1-06", file: "rdmap/send.go", old: "Size: e.total, SrcSTag", new: "Size: e.total + 1, SrcSTag"},
 	{name: "kit-second-empty-read-lost", ids: "RDMAP-5.2.1-13, RDMAP-5.2.1-10", file: "rdmap/recv.go", old: "\tslot.read, slot.header, slot.isAtomic = r, m.Header, false\n", new: "\tslot.read, slot.header, slot.isAtomic = r, m.Header, false\n\tif r.Size == 0 && m.Header.MSN == 2 {\n\t\treturn nil\n\t}\n"},
 }

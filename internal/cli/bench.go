@@ -26,7 +26,7 @@ type benchCmd struct {
 	Lat      bool          `help:"Latency, of one operation at a time, instead of bandwidth."`
 	Poll     bool          `help:"Polling mode at both ends: whoever waits for a completion reads the socket, and spins. Takes a processor for each end."`
 	Baseline bool          `help:"Plain TCP of Go in turn with every sample, and the ratio to it: writes of 16 segments, reads of 256 KiB; with --lat a ping-pong, which spins with --poll."`
-	Buffered bool          `help:"With --baseline: plain TCP writes messages of the same size through a buffer of 64 KiB, as a program with such messages does. Not with --lat."`
+	Buffered bool          `help:"With --baseline: plain TCP writes messages of the same size through a buffer of 64 KiB, as a program with such messages does (with more than 64 connections, of --depth messages). Not with --lat."`
 	Samples  int           `default:"7" placeholder:"N" help:"Samples (default 7). The median of them is the result."`
 	Duration time.Duration `default:"250ms" placeholder:"D" help:"About how long a sample takes (default 250ms)."`
 	Segment  fpduMax       `placeholder:"N" help:"Hold FPDUs to what fits TCP segments of N octets, as on a network with such a path: 1448 is Ethernet's."`

@@ -39,7 +39,7 @@ func (r *benchResult) limit(trip time.Duration, ord int) {
 		return
 	}
 	r.trip, r.ord = trip, ord
-	most, by := r.Depth, limitDepth
+	most, by, share := r.Depth, limitDepth, 0.7
 	switch {
 	case r.Op == opWrite:
 		return // complete when the socket has them: TCP decides
@@ -47,10 +47,10 @@ func (r *benchResult) limit(trip time.Duration, ord int) {
 		most, by = ord, limitORD
 	case !r.Op.asks():
 		_, receives := r.queues()
-		most = receives - immReserve // the other end's receives
+		most, share = receives-immReserve, 0.5 // the other end's receives, posted again half by half
 	}
 	reached := r.ours.GBps * 1e9 * trip.Seconds() / float64(r.Size) / float64(r.Conns)
-	if reached > float64(most)/2 {
+	if reached > float64(most)*share {
 		r.limitedBy = by
 	}
 }

@@ -56,7 +56,11 @@ func (l *tcpLink) add(_ context.Context, i int, nc net.Conn) error {
 	}
 	c := &tcpConn{spec: &l.spec, nc: tc}
 	if l.spec.Buffered {
-		c.buf = bufio.NewWriterSize(tc, baselineBuffer)
+		room := baselineBuffer
+		if l.spec.many() { // as iWARP, which has no more under way than that
+			room = min(room, max(l.spec.Depth*l.spec.Size, 1))
+		}
+		c.buf = bufio.NewWriterSize(tc, room)
 	}
 	c.sock, _ = tcpsock.NewSocket(tc)
 	l.conns[i] = c

@@ -263,7 +263,8 @@ func TestBenchLimit(t *testing.T) {
 		{opRead, 50 * time.Millisecond, 10 * mib / 0.05, 64, 32, "", ""},
 		{opRead, 50 * time.Microsecond, 32 * mib / 0.05, 64, 32, "", ""},
 		{opWrite, 50 * time.Millisecond, 32 * mib / 0.05, 4, 32, "", ""},
-		{opSend, 50 * time.Millisecond, 64 * mib / 0.05, 4, 32, limitDepth, "--depth 4"},
+		{opSend, 50 * time.Millisecond, 40 * mib / 0.05, 4, 32, limitDepth, "--depth 4"},
+		{opRead, 50 * time.Millisecond, 20 * mib / 0.05, 64, 32, "", ""},
 	} {
 		r := &benchResult{benchSpec: benchSpec{Op: c.op, Size: mib, Depth: c.depth, Conns: 1}}
 		r.ours.GBps = c.rate / 1e9

@@ -20,6 +20,12 @@ type latency struct {
 	CPU    float64 `json:"cpu_ns"`
 }
 
+// crowd is what it says of several connections.
+type crowd struct {
+	Jain   float64 `json:"jain"`
+	Memory float64 `json:"memory_per_conn"`
+}
+
 // result is what perfcheck needs of a result of "iwarp bench --json".
 type result struct {
 	Event     string  `json:"event"`
@@ -32,10 +38,14 @@ type result struct {
 	Ratio     float64 `json:"ratio"`
 	CPURatio  float64 `json:"cpu_ratio"`
 	CallRatio float64 `json:"syscall_ratio"`
+	Limit     string  `json:"limited_by"`
 	latency
+	crowd
 	Baseline struct {
 		GBps float64 `json:"gb_per_s"`
+		Rate float64 `json:"messages_per_s"`
 		latency
+		crowd
 	} `json:"baseline"`
 	Net struct {
 		Retransmissions uint64 `json:"retransmissions"`

@@ -70,13 +70,18 @@ func runPlain(ctx context.Context, c *checker, at *place, size int) (float64, er
 	return c.plainStream(ctx, at, size)
 }
 
+// peerRow names a row.
+func peerRow(p *peer, size int) string {
+	return fullName(p.at, fmt.Sprintf("%s Writes%s over %s", sizeName(size), p.words, p.name))
+}
+
 // peers measures the others, each in turn with ours.
 func (c *checker) peers(ctx context.Context) error {
 	begun := false
 	for i := range peerList {
 		p := &peerList[i]
 		for _, size := range p.sizes {
-			name := fullName(p.at, fmt.Sprintf("%s Writes%s over %s", sizeName(size), p.words, p.name))
+			name := peerRow(p, size)
 			if !c.wants(name) {
 				continue
 			}

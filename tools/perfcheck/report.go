@@ -49,6 +49,7 @@ var sections = []section{
 	{"Latency", (*checker).latencies},
 	{"Other stacks", (*checker).peers},
 	{"Long fat paths", (*checker).longPaths},
+	{"Many connections", (*checker).many},
 	{"Idle connections", (*checker).idle},
 }
 

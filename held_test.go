@@ -170,7 +170,7 @@ func TestHeldIsGivenBack(t *testing.T) {
 				}
 				c.end(client, server)
 			}()
-			for range 50 {
+			for ctx := testContext(t); ctx.Err() == nil; {
 				if d.Use().Held == 0 {
 					return
 				}

@@ -78,18 +78,12 @@ func (b *inbox) Take(*ddp.Header) (ddp.Buffer, bool) {
 func (b *inbox) Grow(h *ddp.Header, buf *ddp.Buffer, n uint64) *protocol.Error {
 	l := b.open[buf.Token]
 	for l.room < int(n) {
-		more := int(n) - l.room
-		switch {
-		case l.room == 0 && n <= smallLetter:
+		if l.room == 0 && n <= smallLetter {
 			l.room = min(smallLetter, b.size)
 			l.sg = append(l.sg, l.small[:l.room])
 			continue
-		case l.room == 0 && !h.Last:
-			more *= 2
-		case !h.Last:
-			more = max(more, l.room)
 		}
-		if err := b.addChunk(l, min(more, b.size-l.room, maxChunk)); err != nil {
+		if err := b.addChunk(l, min(l.more(int(n), h.Last), b.size-l.room, maxChunk)); err != nil {
 			return &protocol.Error{Code: protocol.DDPUntaggedNoBuffer, Section: "RFC 5041 section 7.1", Err: err}
 		}
 	}
@@ -107,10 +101,28 @@ func (b *inbox) addChunk(l *letter, n int) error {
 	if err != nil {
 		return err
 	}
-	p := newChunk(n)[:min(size, b.size-l.room)]
+	l.add(n, b.size)
+	return nil
+}
+
+// more is how long the next chunk of a letter should be that is to have n octets.
+func (l *letter) more(n int, last bool) int {
+	switch need := n - l.room; {
+	case last:
+		return need
+	case l.room == 0:
+		return 2 * need
+	default:
+		return max(need, l.room)
+	}
+}
+
+// add makes the letter longer by a chunk for n octets, but not longer than limit.
+func (l *letter) add(n, limit int) {
+	_, size := chunkClass(n)
+	p := newChunk(n)[:min(size, limit-l.room)]
 	l.sg = append(l.sg, p)
 	l.room, l.taken = l.room+len(p), l.taken+size
-	return nil
 }
 
 // deliver makes the message of a buffer readable.
@@ -212,14 +224,18 @@ func (b *inbox) poll(p []byte) (msg Message, ok bool, err error) {
 
 // free gives a letter and its chunks to whoever needs some next.
 func (l *letter) free() {
+	l.giveChunks()
+	l.next, l.sg, l.room, l.taken = nil, l.sg[:0], 0, 0
+	letters.Put(l)
+}
+
+func (l *letter) giveChunks() {
 	for i, piece := range l.sg {
 		if cap(piece) >= minChunk {
 			giveChunk(piece)
 		}
 		l.sg[i] = nil
 	}
-	l.next, l.sg, l.room, l.taken = nil, l.sg[:0], 0, 0
-	letters.Put(l)
 }
 
 func (b *inbox) post(*RecvWR) error {

@@ -3,8 +3,6 @@ package iwarp
 import (
 	"fmt"
 	"sync"
-
-	"github.com/go-iwarp/iwarp/ddp"
 )
 
 // SRQConfig configures an [SRQ]. Nil, and zero in a field, mean the documented
@@ -26,7 +24,10 @@ type SRQConfig struct {
 // that moment, or the message finds no buffer.
 //
 // RFC 5042 section 6.4.3.1 warns that one peer may use up what all share; see
-// [SRQConfig.MaxShare], [SRQ.Shares] and [SRQ.Arm].
+// [SRQConfig.MaxShare], [SRQ.Shares] and [SRQ.Arm]. Messages that have begun and not
+// ended hold at most as many receives as they leave to others: beyond that what comes
+// of them lies in memory of the library, which DeviceConfig.MaxHeld bounds, and they
+// take a receive when they are whole.
 type SRQ struct {
 	pd  *PD
 	cfg SRQConfig
@@ -39,6 +40,8 @@ type SRQ struct {
 	count  int
 	limit  int
 	shares map[*QP]int
+	begun  int    // receives that messages have taken which are not whole
+	most   uint64 // octets of the largest receive that was posted
 	qps    int
 	events chan struct{}
 	closed bool
@@ -103,6 +106,7 @@ func (q *SRQ) post(wr *RecvWR) error {
 		q.free = q.free[:n-1]
 		e := &q.slots[slot]
 		e.id, e.sg = wr.ID, append(e.sg[:0], wr.SG...)
+		q.most = max(q.most, sizeOf(wr.SG))
 		q.fifo[(q.first+q.count)%len(q.fifo)] = slot
 		q.count++
 		return nil
@@ -181,8 +185,16 @@ func (q *SRQ) leave(qp *QP) {
 	q.mu.Unlock()
 }
 
-// take gives the oldest receive to a message of qp.
-func (q *SRQ) take(qp *QP) (uint32, [][]byte, bool) {
+// spare reports whether a message that is not whole may hold a receive: as long as
+// those that do leave as many to others. If not, most is what it may grow to.
+func (q *SRQ) spare() (ok bool, most uint64) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.count > q.begun, q.most
+}
+
+// take gives the oldest receive to a message of qp; begun says that it is not whole.
+func (q *SRQ) take(qp *QP, begun bool) (uint32, [][]byte, bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.count == 0 || q.shares[qp] >= q.cfg.MaxShare {
@@ -192,14 +204,20 @@ func (q *SRQ) take(qp *QP) (uint32, [][]byte, bool) {
 	q.first = (q.first + 1) % len(q.fifo)
 	q.count--
 	q.shares[qp]++
+	if begun {
+		q.begun++
+	}
 	q.checkLimit()
 	return slot, q.slots[slot].sg, true
 }
 
 // finish frees the slot of a receive that is about to complete and gives its ID.
-func (q *SRQ) finish(slot uint32) uint64 {
+func (q *SRQ) finish(slot uint32, begun bool) uint64 {
 	q.mu.Lock()
 	defer q.mu.Unlock()
+	if begun {
+		q.begun--
+	}
 	e := &q.slots[slot]
 	clear(e.sg)
 	q.free = append(q.free, slot)
@@ -214,64 +232,3 @@ func (q *SRQ) polled(qp *QP) {
 		delete(q.shares, qp)
 	}
 }
-
-// srqSource is a QP's view of its SRQ: the ddp.Source of QN 0. Which receives its
-// messages hold is noted, to be flushed when the connection ends.
-type srqSource struct {
-	sendsToCQ
-	srq *SRQ
-
-	mu    sync.Mutex
-	taken []uint32
-	ended bool
-}
-
-// Take implements ddp.Source. The completion's entry is reserved here, since
-// nobody knew at post whose CQ it would be.
-func (s *srqSource) Take(*ddp.Header) (ddp.Buffer, bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.ended || s.qp.recvCQ.reserve(1) != nil {
-		return ddp.Buffer{}, false
-	}
-	slot, sg, ok := s.srq.take(s.qp)
-	if !ok {
-		s.qp.recvCQ.release(1)
-		return ddp.Buffer{}, false
-	}
-	s.taken = append(s.taken, slot)
-	return ddp.Buffer{SG: sg, Token: uint64(slot)}, true
-}
-
-func (s *srqSource) deliver(c Completion, token uint64) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for i, slot := range s.taken {
-		if slot == uint32(token) {
-			s.taken = append(s.taken[:i], s.taken[i+1:]...)
-			break
-		}
-	}
-	c.ID, c.QP = s.srq.finish(uint32(token)), s.qp
-	s.qp.recvCQ.push(&c)
-}
-
-func (s *srqSource) end(err error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.ended = true
-	for _, slot := range s.taken {
-		s.qp.recvCQ.push(&Completion{ID: s.srq.finish(slot), QP: s.qp, Op: OpRecv, Err: fmt.Errorf("%w: %w", ErrFlushed, err)})
-	}
-	s.taken = nil
-}
-
-func (s *srqSource) post(*RecvWR) error {
-	return fmt.Errorf("%w: the QP takes receives from its SRQ: post to that", ErrInvalidWR)
-}
-
-func (s *srqSource) waiting() bool    { return true }
-func (s *srqSource) polled()          { s.srq.polled(s.qp) }
-func (s *srqSource) disown()          {}
-func (s *srqSource) leave()           { s.srq.leave(s.qp) }
-func (s *srqSource) completions() int { return s.srq.cfg.MaxShare }

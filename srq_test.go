@@ -1,11 +1,13 @@
 package iwarp_test
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"testing"
 
 	"github.com/go-iwarp/iwarp"
+	"github.com/go-iwarp/iwarp/iwarptest"
 	"github.com/go-iwarp/iwarp/protocol"
 )
 
@@ -199,5 +201,79 @@ func TestSRQSharesOfClosedQP(t *testing.T) {
 	}
 	if c := collect(t, cq, 1)[0]; c.QP != qps[0] || len(srq.Shares()) != 0 {
 		t.Errorf("completion of QP %p, want %p; then shares of %d QPs", c.QP, qps[0], len(srq.Shares()))
+	}
+}
+
+// Peers that begin messages and do not end them leave receives to others, without a
+// bound for one connection too: what they have sent lies elsewhere, and takes a receive
+// when it is whole.
+// Shows: SEC-6.4.3.1-01, DDP-8.3.2-06
+func TestSRQBegunMessages(t *testing.T) {
+	const depth, peers = 16, 40
+	d := newDevice(t, nil)
+	pd := must(d.AllocPD())(t)
+	srq := must(pd.NewSRQ(&iwarp.SRQConfig{Depth: depth, MaxShare: 2}))(t)
+	cq := must(d.NewCQ(1000))(t)
+	defer cq.Close()
+	bufs := postSRQ(t, srq, depth, 3000)
+	server := func() (*iwarp.QP, *iwarptest.Peer) {
+		qp := must(pd.NewQP(&iwarp.QPConfig{RecvCQ: cq, SRQ: srq}))(t)
+		_, p := serverOfPeer(t, &iwarp.Config{QP: qp})
+		return qp, p
+	}
+	text := pattern(3000)
+	begin := func(p *iwarptest.Peer) { p.Send(iwarptest.Untagged(3, false, 0, 0, 1, 0, text[:1000])) }
+	var begun []*iwarptest.Peer
+	var qps []*iwarp.QP
+	for range peers {
+		qp, p := server()
+		begin(p)
+		p.Send(iwarptest.Write(0, 0, nil))
+		waitReceived(t, qp.Conn(), 1)
+		begun, qps = append(begun, p), append(qps, qp)
+	}
+	if n := srq.Posted(); n != depth/2 {
+		t.Errorf("%d receives are left, want %d", n, depth/2)
+	}
+	if d.Use().Held == 0 {
+		t.Error("what has begun without a receive is not counted")
+	}
+	_, p := server()
+	p.Send(iwarptest.Untagged(8, false, 0, 0, 1, 0, []byte("imme")))
+	p.WantTerminate("Immediate Data that has begun", uint16(protocol.DDPUntaggedNoBuffer))
+	// Who sends whole messages, and who ends those that have begun, finds a receive.
+	_, p = server()
+	p.Send(iwarptest.Send(1, []byte("whole")))
+	if c := collect(t, cq, 1)[0]; c.Err != nil || string(bufs[c.ID][:c.Length]) != "whole" {
+		t.Errorf("completion %+v", c)
+	}
+	for i := peers - 1; i >= 0; i -= 8 { // with and without a receive
+		begun[i].Send(iwarptest.Untagged(3, false, 0, 0, 1, 1000, text[1000:2900]), iwarptest.Untagged(3, true, 0, 0, 1, 2900, text[2900:]))
+		c := collect(t, cq, 1)[0]
+		if c.Err != nil || c.QP != qps[i] || !bytes.Equal(bufs[c.ID][:c.Length], text) {
+			t.Errorf("peer %d: completion %+v", i, c)
+		}
+		check(t, "PostRecv", srq.PostRecv(iwarp.RecvWR{ID: c.ID, SG: [][]byte{bufs[c.ID]}}))
+	}
+	// One that is too long, and one that finds no receive.
+	wantEnd := func(i int, code protocol.Code, segments ...[]byte) {
+		t.Helper()
+		begun[i].Send(segments...)
+		begun[i].WantTerminate("its message cannot be taken", uint16(code))
+	}
+	wantEnd(38, protocol.DDPUntaggedTooLong, iwarptest.Untagged(3, true, 0, 0, 1, 1000, make([]byte, 2001)))
+	for i := uint32(0); srq.Posted() > 0; i++ {
+		qp, p := server()
+		p.Send(iwarptest.Send(1, nil))
+		if c := collect(t, cq, 1)[0]; c.QP != qp || c.Err != nil {
+			t.Fatalf("completion %+v", c)
+		}
+	}
+	wantEnd(37, protocol.DDPUntaggedNoBuffer, iwarptest.Untagged(3, true, 0, 0, 1, 1000, nil))
+	for _, qp := range qps {
+		check(t, "QP.Close", qp.Close())
+	}
+	if u := d.Use(); u.Held != 0 {
+		t.Errorf("%d octets are held when all has ended", u.Held)
 	}
 }

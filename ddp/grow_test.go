@@ -65,7 +65,8 @@ func TestGrower(t *testing.T) {
 		code  protocol.Code
 		asked int
 	}{
-		{"empty", growing{max: 10}, untagged(0, 1, 0, true), 0, 0, 0},
+		{"empty", growing{max: 10}, untagged(0, 1, 0, true), 0, 0, 1},
+		{"empty, not the last", growing{max: 10}, untagged(0, 1, 0, false), 0, 0, 0},
 		{"fits", growing{max: 10}, untagged(0, 1, 0, true), 10, 0, 1},
 		{"too long", growing{max: 10}, untagged(0, 1, 0, true), 11, protocol.DDPUntaggedTooLong, 0},
 		{"not in order", growing{max: 10}, untagged(0, 1, 3, true), 1, protocol.DDPUntaggedMO, 0},

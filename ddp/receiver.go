@@ -40,8 +40,9 @@ type Grower interface {
 	Source
 	// Grow makes *b, which Take gave for the message of h with a larger Max, hold n
 	// octets or more, and no more than Max. What was placed in it stays where it is:
-	// pieces are only added to SG. Called as Take is, before the segment h is placed;
-	// h.Last tells that the message ends with it. The error is the peer's to hear.
+	// pieces are only added to SG. Called as Take is, before the segment h is placed:
+	// if there is no room for it yet, or it is the message's last, which h.Last tells,
+	// and SG is less than Max. The error is the peer's to hear.
 	Grow(h *Header, b *Buffer, n uint64) *protocol.Error
 }
 
@@ -417,7 +418,7 @@ func (r *Receiver) placeUntagged(h *Header, payload []byte, inOrder bool) *proto
 	if err := r.ulp.CheckUntagged(h, len(payload)); err != nil {
 		return err
 	}
-	if off+n > m.memory.total {
+	if off+n > m.memory.total || h.Last && m.limit > m.memory.total {
 		if err := m.grow(q.grower, h, off+n); err != nil {
 			return err
 		}

@@ -1,0 +1,206 @@
+package iwarp
+
+import (
+	"fmt"
+	"slices"
+	"sync"
+
+	"github.com/go-iwarp/iwarp/ddp"
+	"github.com/go-iwarp/iwarp/protocol"
+	"github.com/go-iwarp/iwarp/rdmap"
+)
+
+// srqSource is a QP's view of its SRQ: the ddp.Source of QN 0. Which receives its
+// messages hold is noted, to be flushed when the connection ends.
+type srqSource struct {
+	sendsToCQ
+	srq *SRQ
+
+	mu     sync.Mutex
+	taken  []srqTaken
+	staged map[uint64]*srqStaged // by Token; messages without a receive
+	last   uint64                // Token of the latest of them
+	ended  bool
+}
+
+// srqTaken is a receive that a message has.
+type srqTaken struct {
+	slot  uint32
+	begun bool // the message was not whole when it took it
+}
+
+// srqStaged is a message that takes its receive when it is whole.
+type srqStaged struct {
+	letter letter
+	slot   uint32
+	sg     [][]byte // of the receive; nil before
+}
+
+// stagedToken and those above name staged messages. Slots are below.
+const stagedToken = 1 << 32
+
+// Take implements ddp.Source.
+func (s *srqSource) Take(h *ddp.Header) (ddp.Buffer, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.ended {
+		return ddp.Buffer{}, false
+	}
+	if !h.Last {
+		if ok, most := s.srq.spare(); !ok {
+			return s.stage(h, most)
+		}
+	}
+	slot, sg, ok := s.receive(!h.Last)
+	return ddp.Buffer{SG: sg, Token: uint64(slot)}, ok
+}
+
+// receive takes a receive. The completion's entry is reserved here, since nobody knew
+// at post whose CQ it would be.
+func (s *srqSource) receive(begun bool) (uint32, [][]byte, bool) {
+	if s.qp.recvCQ.reserve(1) != nil {
+		return 0, nil, false
+	}
+	slot, sg, ok := s.srq.take(s.qp, begun)
+	if !ok {
+		s.qp.recvCQ.release(1)
+		return 0, nil, false
+	}
+	s.taken = append(s.taken, srqTaken{slot, begun})
+	return slot, sg, true
+}
+
+// stage lets a message begin without a receive. Immediate Data has eight octets and
+// comes in one segment from everybody who means well.
+func (s *srqSource) stage(h *ddp.Header, most uint64) (ddp.Buffer, bool) {
+	if op := rdmap.Control(h.Control).Opcode(); op == rdmap.OpcodeImmediate || op == rdmap.OpcodeImmediateSolicited {
+		return ddp.Buffer{}, false
+	}
+	if s.staged == nil {
+		s.staged, s.last = make(map[uint64]*srqStaged), stagedToken
+	}
+	s.last++
+	s.staged[s.last] = new(srqStaged)
+	// One octet more than any receive, so that SG never has Max and Grow is called for
+	// the last segment.
+	return ddp.Buffer{Max: most + 1, Token: s.last}, true
+}
+
+// Grow implements ddp.Grower, for staged messages.
+func (s *srqSource) Grow(h *ddp.Header, b *ddp.Buffer, n uint64) *protocol.Error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	m := s.staged[b.Token]
+	if m == nil {
+		return noReceive(h, "its connection has ended")
+	}
+	most := int(b.Max - 1)
+	if n > uint64(most) {
+		return longerThan(h, n, uint64(most))
+	}
+	l, bound := &m.letter, &s.srq.pd.dev.held
+	for l.room < int(n) {
+		more := min(l.more(int(n), h.Last), most-l.room, maxChunk)
+		if _, size := chunkClass(more); !bound.Take(int64(size)) {
+			return noReceive(h, fmt.Sprintf("the SRQ has none to spare for a message that is not whole, and DeviceConfig.MaxHeld is %d", bound.max))
+		}
+		l.add(more, most)
+	}
+	b.SG = l.sg
+	if !h.Last {
+		return nil
+	}
+	slot, sg, ok := s.receive(false)
+	switch {
+	case !ok:
+		return noReceive(h, "the SRQ has none")
+	case n > sizeOf(sg):
+		return longerThan(h, n, sizeOf(sg))
+	}
+	m.slot, m.sg = slot, sg
+	return nil
+}
+
+func longerThan(h *ddp.Header, n, size uint64) *protocol.Error {
+	return &protocol.Error{
+		Code: protocol.DDPUntaggedTooLong, Section: "RFC 5041 section 7.1",
+		Detail: fmt.Sprintf("QN %d, MSN %d: %d octets do not fit the buffer of %d", h.QN, h.MSN, n, size),
+	}
+}
+
+func noReceive(h *ddp.Header, why string) *protocol.Error {
+	return &protocol.Error{
+		Code: protocol.DDPUntaggedNoBuffer, Section: "RFC 5041 section 7.1",
+		Detail: fmt.Sprintf("QN %d, MSN %d: no buffer is available: %s", h.QN, h.MSN, why),
+	}
+}
+
+func (s *srqSource) deliver(c Completion, token uint64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if token >= stagedToken {
+		m := s.staged[token]
+		copyGather(m.sg, m.letter.sg, int(c.Length))
+		s.drop(token)
+		token = uint64(m.slot)
+	}
+	i := slices.IndexFunc(s.taken, func(t srqTaken) bool { return t.slot == uint32(token) })
+	begun := s.taken[i].begun
+	s.taken = slices.Delete(s.taken, i, i+1)
+	c.ID, c.QP = s.srq.finish(uint32(token), begun), s.qp
+	s.qp.recvCQ.push(&c)
+}
+
+// drop forgets a staged message.
+func (s *srqSource) drop(token uint64) {
+	m := s.staged[token]
+	delete(s.staged, token)
+	s.srq.pd.dev.held.Give(int64(m.letter.taken))
+	m.letter.giveChunks()
+}
+
+func (s *srqSource) end(err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.ended = true
+	for _, t := range s.taken {
+		s.qp.recvCQ.push(&Completion{ID: s.srq.finish(t.slot, t.begun), QP: s.qp, Op: OpRecv, Err: fmt.Errorf("%w: %w", ErrFlushed, err)})
+	}
+	s.taken = nil
+	for token := range s.staged {
+		s.drop(token)
+	}
+}
+
+func (s *srqSource) post(*RecvWR) error {
+	return fmt.Errorf("%w: the QP takes receives from its SRQ: post to that", ErrInvalidWR)
+}
+
+func (s *srqSource) waiting() bool    { return true }
+func (s *srqSource) polled()          { s.srq.polled(s.qp) }
+func (s *srqSource) disown()          {}
+func (s *srqSource) leave()           { s.srq.leave(s.qp) }
+func (s *srqSource) completions() int { return s.srq.cfg.MaxShare }
+
+func sizeOf(sg [][]byte) (n uint64) {
+	for _, p := range sg {
+		n += uint64(len(p))
+	}
+	return n
+}
+
+// copyGather copies n octets from one list of pieces to another, which both have them.
+func copyGather(to, from [][]byte, n int) {
+	var dst []byte
+	for _, src := range from {
+		src = src[:min(n, len(src))]
+		n -= len(src)
+		for len(src) > 0 {
+			for len(dst) == 0 {
+				dst, to = to[0], to[1:]
+			}
+			k := copy(dst, src)
+			dst, src = dst[k:], src[k:]
+		}
+	}
+}

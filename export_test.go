@@ -1,6 +1,9 @@
 package iwarp
 
-import "context"
+import (
+	"context"
+	"unsafe"
+)
 
 // Sleep is what a call of Wait does that has found nothing: ctx had not ended then.
 func (q *CQ) Sleep(ctx context.Context) { q.sleep(ctx, nil) }
@@ -24,3 +27,6 @@ func (c *Conn) Held() (messages, octets int) {
 	defer b.mu.Unlock()
 	return int(b.count.Load()), int(b.held.octets)
 }
+
+// LetterSize is what a message takes that waits for Recv and has no chunk.
+const LetterSize = unsafe.Sizeof(letter{})

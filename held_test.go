@@ -86,6 +86,13 @@ func waitReceived(t *testing.T, c *iwarp.Conn, n uint64) {
 	}
 }
 
+// docs/security.md says what a message costs that has next to nothing in it.
+func TestLetterSize(t *testing.T) {
+	if n := iwarp.LetterSize; n > 144 {
+		t.Errorf("a message that waits for Recv takes %d octets, want at most 144", n)
+	}
+}
+
 // What Recv does not take is bounded for a device. The connection that needs more
 // ends, with the reason; those that hold little go on, and so does one whose program
 // fetches its messages.

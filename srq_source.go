@@ -32,8 +32,9 @@ type srqTaken struct {
 // srqStaged is a message that takes its receive when it is whole.
 type srqStaged struct {
 	letter letter
+	has    bool // a receive, the one below
 	slot   uint32
-	sg     [][]byte // of the receive; nil before
+	sg     [][]byte
 }
 
 // stagedToken and those above name staged messages. Slots are below.
@@ -110,14 +111,12 @@ func (s *srqSource) Grow(h *ddp.Header, b *ddp.Buffer, n uint64) *protocol.Error
 	if !h.Last {
 		return nil
 	}
-	slot, sg, ok := s.receive(false)
-	switch {
-	case !ok:
+	if m.slot, m.sg, m.has = s.receive(false); !m.has {
 		return noReceive(h, "the SRQ has none")
-	case n > sizeOf(sg):
-		return longerThan(h, n, sizeOf(sg))
 	}
-	m.slot, m.sg = slot, sg
+	if size := sizeOf(m.sg); n > size {
+		return longerThan(h, n, size)
+	}
 	return nil
 }
 
@@ -140,11 +139,22 @@ func (s *srqSource) deliver(c Completion, token uint64) {
 	defer s.mu.Unlock()
 	if token >= stagedToken {
 		m := s.staged[token]
-		copyGather(m.sg, m.letter.sg, int(c.Length))
+		if m == nil {
+			return
+		}
+		if c.Err == nil {
+			copyGather(m.sg, m.letter.sg, int(c.Length))
+		}
 		s.drop(token)
+		if !m.has { // it was refused, and completes nothing
+			return
+		}
 		token = uint64(m.slot)
 	}
 	i := slices.IndexFunc(s.taken, func(t srqTaken) bool { return t.slot == uint32(token) })
+	if i < 0 {
+		return
+	}
 	begun := s.taken[i].begun
 	s.taken = slices.Delete(s.taken, i, i+1)
 	c.ID, c.QP = s.srq.finish(uint32(token), begun), s.qp

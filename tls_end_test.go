@@ -17,7 +17,7 @@ import (
 // peer has ended by close_notify is a graceful end, and what anybody can forge on
 // the network is not.
 //
-// Shows: MPA-8-01, MPA-3-09, DDP-3-09, DDP-2.3-02
+// Shows: MPA-8-01, MPA-3-09, DDP-3-09
 func TestTLSEnds(t *testing.T) {
 	ends := []struct {
 		name     string

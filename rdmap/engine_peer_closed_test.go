@@ -13,7 +13,7 @@ import (
 // A FIN between two segments of a message is no graceful end, whatever the message
 // is and whoever receives it. This half is open, so a Terminate says so.
 //
-// Shows: DDP-6.2.2-01, RDMAP-6.2.1-01
+// Shows: DDP-2.3-02, DDP-6.2.2-01, RDMAP-6.2.1-01
 func TestPeerClosedWithinAMessage(t *testing.T) {
 	for _, c := range []struct {
 		name    string

@@ -144,7 +144,7 @@ func (l *Listener) mayRecover(err error, pause *time.Duration) bool {
 }
 
 // errCrowdedOut is why a silent startup ends when its room is needed.
-var errCrowdedOut = errors.New("iwarp: no Request yet, and the listener needs the room for newer connections (Config.MaxPending)")
+var errCrowdedOut = errors.New("iwarp: the listener needed the room for a newer connection (Config.MaxPending)")
 
 // startup reads the Request of one connection and hands it up. Its room is free again
 // when the program has taken the request.

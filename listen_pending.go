@@ -22,8 +22,10 @@ type pending struct {
 	max, perPeer int
 
 	mu       sync.Mutex
-	n        int // startups: silent, being dropped, or waiting for the program
-	dropping int // of them, told to end and not gone yet
+	limit    int       // max, or less while descriptors are short
+	lowered  time.Time // when the limit was changed
+	n        int       // startups: silent, being dropped, or waiting for the program
+	dropping int       // of them, told to end and not gone yet
 	silent   int
 	peers    map[netip.Addr]*pendingPeer
 	bySilent silentHeap    // of the peers with silent startups
@@ -56,7 +58,7 @@ func newPending(cfg *Config) *pending {
 		perPeer = math.MaxInt // no bound: a connection waits for room rather than being closed
 	}
 	return &pending{
-		max: cfg.MaxPending, perPeer: perPeer,
+		max: cfg.MaxPending, limit: cfg.MaxPending, perPeer: perPeer,
 		peers: make(map[netip.Addr]*pendingPeer), room: make(chan struct{}, 1),
 	}
 }
@@ -84,6 +86,7 @@ const (
 func (t *pending) enter(s *startup) admission {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	t.raiseLimit()
 	addr := peerOf(s.nc.RemoteAddr())
 	p := t.peers[addr]
 	if p == nil {
@@ -98,7 +101,7 @@ func (t *pending) enter(s *startup) admission {
 	case p.n >= t.perPeer:
 		t.drop(p)
 		return later
-	case t.n >= t.max:
+	case t.n >= t.limit:
 		if t.dropping == 0 && len(t.bySilent) > 0 {
 			t.drop(t.bySilent[0])
 		}
@@ -184,23 +187,39 @@ func (t *pending) signal() {
 	}
 }
 
-// patienceWithSilence is how long a startup may be silent at least when descriptors
-// are short. It takes no time at all on a local network, where the Request comes
-// with the connection.
+// patienceWithSilence is how long a startup may be silent at least if it holds the last
+// descriptor. It takes no time at all on a local network, where the Request comes with
+// the connection.
 const patienceWithSilence = 100 * time.Millisecond
 
-// relieve drops the older half of the silent startups: the process has no descriptor
-// left, and they are the first to do without.
+// growPause is how long a limit lowered for lack of descriptors stays before it grows.
+const growPause = time.Second
+
+// relieve lowers the limit, since the process has no descriptor left, to a little less
+// than what is under way, and drops as many silent startups. So the next connections
+// find descriptors, and from then on each takes the place of a silent one as it does
+// at MaxPending.
 func (t *pending) relieve() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.stats.AcceptErrors++
-	for range (t.silent + 1) / 2 {
-		p := t.bySilent[0]
-		if s, _ := p.silent.Front().Value.(*startup); time.Since(s.since) < patienceWithSilence {
-			return
+	now := time.Now()
+	live := t.n - t.dropping
+	t.limit, t.lowered = max(1, min(t.limit, live-1-live/8)), now
+	for excess := live - t.limit; excess > 0 && t.silent > 0; excess-- {
+		t.drop(t.bySilent[0])
+	}
+	if t.dropping == 0 && t.silent > 0 {
+		if s, _ := t.bySilent[0].silent.Front().Value.(*startup); now.Sub(s.since) >= patienceWithSilence {
+			t.drop(s.peer)
 		}
-		t.drop(p)
+	}
+}
+
+// raiseLimit raises a lowered limit, an eighth at a time.
+func (t *pending) raiseLimit() {
+	if now := time.Now(); t.limit < t.max && now.Sub(t.lowered) >= growPause {
+		t.limit, t.lowered = min(t.max, t.limit+1+t.limit/8), now
 	}
 }
 

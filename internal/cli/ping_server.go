@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -75,53 +77,99 @@ func (s *pingServer) run(ctx context.Context, addr string) error {
 	if err != nil {
 		return fmt.Errorf("--serve %s: %w", addr, err)
 	}
+	return s.serveOn(ctx, ln)
+}
+
+// serveOn serves the clients that come to nl until ctx ends, and closes it.
+func (s *pingServer) serveOn(ctx context.Context, nl net.Listener) error {
+	cfg := s.cfg.Clone()
+	cfg.Logger = slog.New(startupLog{s.out})
+	ln, err := iwarp.NewListener(nl, cfg)
+	if err != nil {
+		_ = nl.Close()
+		return err
+	}
 	ctx, cancel := context.WithCancel(ctx)
-	stop := context.AfterFunc(ctx, func() { _ = ln.Close() })
-	defer stop()
 	s.out.emit(listeningEvent{Address: ln.Addr().String(), MaxSize: s.maxSize})
 	s.startup.announce(s.out) // after the line that a script waits for
 	var wg sync.WaitGroup
 	err = s.accept(ctx, ln, &wg)
 	cancel()
+	_ = ln.Close()
 	wg.Wait()
 	s.out.emit(serverSummary{Clients: s.clients, Failed: s.failed, summary: s.times.summary()})
 	return err
 }
 
-// accept takes clients until ctx ends, which also closes ln.
-func (s *pingServer) accept(ctx context.Context, ln net.Listener, wg *sync.WaitGroup) error {
-	var failures acceptFailures
-	for ctx.Err() == nil {
+// accept takes clients until ctx ends. One has a place as soon as its Request has come,
+// and not for a TCP connection alone.
+func (s *pingServer) accept(ctx context.Context, ln *iwarp.Listener, wg *sync.WaitGroup) error {
+	for {
 		select {
 		case s.slots <- struct{}{}:
 		case <-ctx.Done():
 			return nil
 		}
-		nc, err := ln.Accept()
-		if err == nil {
-			failures = 0
-			wg.Go(func() {
-				s.client(ctx, nc)
-				<-s.slots
-			})
-			continue
+		r, err := ln.AcceptRequest(ctx)
+		if err != nil {
+			<-s.slots
+			if ctx.Err() != nil {
+				return nil
+			}
+			return fmt.Errorf("taking clients: %w", err)
 		}
-		<-s.slots
-		err = fmt.Errorf("taking clients: %w", err)
-		if ctx.Err() == nil && !passes(err) {
-			_ = ln.Close()
-			return err
-		}
-		failures.pause(ctx, err, func(err error) { s.out.emit(newErrorEvent(err)) })
+		wg.Go(func() {
+			s.client(ctx, r)
+			<-s.slots
+		})
 	}
+}
+
+// startupLog is a log handler that tells of what a listener warns of: a connection that
+// got no further than startup, a failure to take one.
+type startupLog struct{ out *output }
+
+// Enabled implements [slog.Handler].
+func (startupLog) Enabled(_ context.Context, l slog.Level) bool { return l >= slog.LevelWarn }
+
+// Handle implements [slog.Handler]. What happens to a connection the server tells itself.
+func (h startupLog) Handle(_ context.Context, r slog.Record) error {
+	what, ok := strings.CutPrefix(r.Message, "iwarp ")
+	if !ok || !strings.HasPrefix(what, "startup") && !strings.HasPrefix(what, "accept") {
+		return nil
+	}
+	e := errorEvent{Error: what}
+	peer, more := "", ""
+	r.Attrs(func(a slog.Attr) bool {
+		switch v := a.Value.Any().(type) {
+		case error:
+			e = newErrorEvent(fmt.Errorf("%s: %w", what, v))
+		case net.Addr:
+			if a.Key == "remote" {
+				peer = v.String()
+			}
+		case uint64:
+			more = fmt.Sprintf(" (and %d more since the last one told)", v)
+		}
+		return true
+	})
+	e.Peer, e.Error = peer, e.Error+more
+	h.out.emit(e)
 	return nil
 }
 
+// WithAttrs implements [slog.Handler].
+func (h startupLog) WithAttrs([]slog.Attr) slog.Handler { return h }
+
+// WithGroup implements [slog.Handler].
+func (h startupLog) WithGroup(string) slog.Handler { return h }
+
 // client is the life of one connection.
-func (s *pingServer) client(ctx context.Context, nc net.Conn) {
-	peer := nc.RemoteAddr().String()
-	conn, err := iwarp.Server(ctx, nc, s.cfg)
+func (s *pingServer) client(ctx context.Context, r *iwarp.ConnRequest) {
+	peer := r.RemoteAddr().String()
+	conn, err := r.Accept(ctx, nil)
 	if err != nil {
+		_ = r.Close()
 		s.ended(ctx, peer, disconnectedEvent{}, fmt.Errorf("startup: %w", err))
 		return
 	}

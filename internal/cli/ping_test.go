@@ -8,7 +8,6 @@ import (
 	"net"
 	"os"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 
@@ -179,13 +178,11 @@ func TestAcceptErrors(t *testing.T) {
 	none := &net.OpError{Op: "accept", Net: "tcp", Err: os.NewSyscallError("accept", syscall.EMFILE)}
 	out, errs := newLines(), newLines()
 	s := &pingServer{
-		out: newOutput(out, errs), cfg: &iwarp.Config{}, timeout: patience, maxSize: 1000, slots: make(chan struct{}, 1),
+		out: newOutput(out, errs), cfg: &iwarp.Config{}, startup: &startupFlags{}, timeout: patience, maxSize: 1000, slots: make(chan struct{}, 1),
 	}
 	ctx, cancel := context.WithCancel(testContext(t))
-	context.AfterFunc(ctx, func() { _ = ln.Close() })
-	var wg sync.WaitGroup
 	ended := make(chan error)
-	go func() { ended <- s.accept(ctx, &errorsFirst{ln, []error{none, none, none}}, &wg) }()
+	go func() { ended <- s.serveOn(ctx, &errorsFirst{ln, []error{none, none, none}}) }()
 	if code, out, errs := client(ctx, addr, "--count", "1"); code != ExitOK {
 		t.Errorf("exit code %d:\n%s%s", code, out, errs)
 	}
@@ -193,14 +190,40 @@ func TestAcceptErrors(t *testing.T) {
 	if err := <-ended; err != nil {
 		t.Error(err)
 	}
-	wg.Wait()
-	if n := strings.Count(errs.String(), "taking clients: accept"); n != 1 {
+	if n := strings.Count(errs.String(), "accept: accept"); n != 1 {
 		t.Errorf("it is said %d times, want once:\n%s", n, errs)
 	}
 	broken := errors.New("broken")
-	if err := s.accept(testContext(t), &errorsFirst{ln, []error{broken}}, &wg); !errors.Is(err, broken) {
+	if err := s.serveOn(testContext(t), &errorsFirst{ln, []error{broken}}); !errors.Is(err, broken) {
 		t.Errorf("an error that does not pass: %v", err)
 	}
+}
+
+// Connections that say nothing take no client's place, and one that is no iWARP client
+// is told of.
+func TestPingSilentClients(t *testing.T) {
+	s := serve(t, "--max-clients", "1")
+	for range 10 {
+		c, err := net.Dial("tcp", s.addr)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+	}
+	if code, out, errs := client(testContext(t), s.addr, "--count", "1"); code != ExitOK {
+		t.Errorf("exit code %d:\n%s%s", code, out, errs)
+	}
+	c, err := net.Dial("tcp", s.addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	_, _ = c.Write([]byte("GET / HTTP/1.0\r\n\r\n"))
+	s.err.await(t, "error: startup failed: MPA: invalid Request or Reply frame .*\n")
+	if code := s.stop(); code != ExitOK {
+		t.Errorf("server: exit code %d", code)
+	}
+	mustContain(t, "server", s.out.String(), "served 1 client (0 failed), 1 iteration")
 }
 
 // What a client says that it has costs the server little until it comes.

@@ -9,7 +9,7 @@ type segments struct {
 	how  Align // AlignAuto where FPDUs are fitted into segments, AlignOff where all this does not matter
 	fill int   // octets of the segment that the next FPDU begins in
 
-	run     int    // octets since a segment was last made to end, or was known to begin
+	run     int    // octets since a segment was known to begin
 	fpdus   uint64 // so far
 	aligned uint64 // of them, those that lie within one segment
 }
@@ -20,9 +20,6 @@ const (
 	fitSegments = 4
 	// minFit is the shortest ULPDU in octets to be made for the end of a segment.
 	minFit = 64
-	// resyncAfter is after how many octets under AlignAuto a segment is ended at the
-	// next chance, in case that TCP has cut elsewhere.
-	resyncAfter = 1 << 20
 )
 
 // ulpdu returns how long the next ULPDU should be at most: mulpdu, or as long as what
@@ -89,7 +86,9 @@ func (s *segments) endAfter() bool { return s.how == AlignStrict }
 func (s *segments) endBatch(full bool) bool {
 	switch s.how {
 	case AlignAuto:
-		return full && s.fill == 0 && s.run >= resyncAfter
+		// Within a long run, where TCP should cut anyway: in case that it has cut
+		// elsewhere before.
+		return full && s.fill == 0
 	case AlignSegments, AlignStrict:
 		return true
 	}

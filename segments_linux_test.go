@@ -1,0 +1,65 @@
+package iwarp_test
+
+import (
+	"net"
+	"syscall"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/go-iwarp/iwarp"
+	"github.com/go-iwarp/iwarp/mpa"
+)
+
+// smallSegments is two ends of a TCP connection whose segments are Ethernet's.
+func smallSegments(t *testing.T) (client, server net.Conn) {
+	t.Helper()
+	control := func(_, _ string, c syscall.RawConn) error {
+		return c.Control(func(fd uintptr) { _ = unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_MAXSEG, 1460) })
+	}
+	ln := must((&net.ListenConfig{Control: control}).Listen(t.Context(), "tcp4", "127.0.0.1:0"))(t)
+	defer ln.Close()
+	client = must((&net.Dialer{Control: control}).DialContext(t.Context(), "tcp4", ln.Addr().String()))(t)
+	return client, must(ln.Accept())(t)
+}
+
+// On small segments, too, many messages share a system call of the sender.
+func TestFewSystemCallsOnSmallSegments(t *testing.T) {
+	if raceEnabled {
+		t.Skip("batched writes need a receiver that keeps up")
+	}
+	for _, tt := range []struct {
+		align  mpa.Align
+		octets int
+		most   float64 // calls a message
+	}{
+		{mpa.AlignAuto, 64, 0.1},
+		{mpa.AlignAuto, 300, 0.1},
+		{mpa.AlignAuto, 1000, 0.1},
+		{mpa.AlignAuto, 4096, 0.1},
+		{mpa.AlignSegments, 64, 0.1},
+		{mpa.AlignSegments, 1000, 0.1},
+		{mpa.AlignStrict, 1000, 0.1},
+	} {
+		d := newDevice(t, nil)
+		a, b := newQP(t, d, nil), newQP(t, d, nil)
+		x, y := smallSegments(t)
+		startOn(t, x, y, &iwarp.Config{QP: a, Align: tt.align}, &iwarp.Config{QP: b})
+		stats := func() mpa.Stats { return a.Conn().Stats().MPA }
+		if n := stats().EMSS; n > 1460 {
+			t.Skipf("segments have %d octets here", n)
+		}
+		mr := must(b.PD().RegisterMR(make([]byte, tt.octets), iwarp.RemoteWrite, nil))(t)
+		before := stats()
+		const count = 6400
+		wr := iwarp.SendWR{Op: iwarp.OpWrite, SG: [][]byte{make([]byte, tt.octets)}, Remote: mr.Remote(0)}
+		for range count / 64 {
+			pump(t, a, wr, 64, 64)
+		}
+		after := stats()
+		if n := float64(after.SystemCalls-before.SystemCalls) / count; n > tt.most {
+			t.Errorf("align %d: %.3f system calls for a Write of %d octets, want at most %.2f", tt.align, n, tt.octets, tt.most)
+		}
+		mr.Close()
+	}
+}

@@ -5,8 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"syscall"
 
 	"github.com/go-iwarp/iwarp/ddp"
+	"github.com/go-iwarp/iwarp/internal/tcpsock"
 	"github.com/go-iwarp/iwarp/mpa"
 	"github.com/go-iwarp/iwarp/protocol"
 )
@@ -45,11 +47,8 @@ func (d *Dialer) Dial(ctx context.Context, network, address string) (*Conn, erro
 	if err != nil {
 		return nil, err
 	}
+	nd := d.netDialer(cfg)
 	for {
-		nd := d.NetDialer
-		if nd == nil {
-			nd = &net.Dialer{}
-		}
 		nc, err := nd.DialContext(ctx, network, address)
 		if err != nil {
 			return nil, err
@@ -68,6 +67,32 @@ func (d *Dialer) Dial(ctx context.Context, network, address string) (*Conn, erro
 		}
 		cfg.Revision = 1
 	}
+}
+
+// netDialer is the dialer of the TCP connection. FPDUs cannot fill segments that hold no
+// multiple of four octets, and few of them would be aligned: so both ends are made to
+// use segments that do, at most 3 octets shorter.
+func (d *Dialer) netDialer(cfg *Config) *net.Dialer {
+	var nd net.Dialer
+	if d.NetDialer != nil {
+		nd = *d.NetDialer
+	}
+	if cfg.Align == mpa.AlignOff {
+		return &nd
+	}
+	control, controlContext := nd.Control, nd.ControlContext
+	nd.Control = nil
+	nd.ControlContext = func(ctx context.Context, network, address string, c syscall.RawConn) error {
+		_ = tcpsock.FourfoldSegments(c, address) // FPDUs are not aligned where it cannot be done
+		switch {
+		case controlContext != nil:
+			return controlContext(ctx, network, address, c)
+		case control != nil:
+			return control(network, address, c)
+		}
+		return nil
+	}
+	return &nd
 }
 
 // mayFallBack reports whether err is how a responder that knows only RFC 5044

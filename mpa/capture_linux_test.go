@@ -102,7 +102,8 @@ func (w *wire) segments(t *testing.T, emss int) (starts []int) {
 	return starts
 }
 
-// The counter of aligned FPDUs is a prediction. What is seen on a network is near it.
+// The counter of aligned FPDUs is a prediction. What is seen on a network is near it,
+// where it is followed what TCP has sent, which AlignOff does without.
 //
 // Shows: MPA-5.1-03
 func TestAlignedOnANetwork(t *testing.T) {
@@ -178,7 +179,7 @@ func TestAlignedOnANetwork(t *testing.T) {
 			if share < tt.lowest || share > tt.highest {
 				t.Errorf("%.3f of the FPDUs are aligned, want %.2f to %.2f", share, tt.lowest, tt.highest)
 			}
-			if d := share - predicted; d < -0.05 || d > 0.05 {
+			if d := share - predicted; tt.how != AlignOff && (d < -0.05 || d > 0.05) {
 				t.Errorf("%.3f of the FPDUs are aligned, but %.3f were predicted", share, predicted)
 			}
 		})

@@ -9,7 +9,7 @@ import (
 // Stats counts what a connection has done since Full Operation began.
 type Stats struct {
 	FPDUsSent, FPDUsReceived     uint64 // framed, as of the last write; received whole and valid
-	FPDUsAligned                 uint64 // of those sent, whole in a TCP segment if TCP cuts every EMSS octets; see Align
+	FPDUsAligned                 uint64 // of those sent, whole in a TCP segment: a prediction, see Align
 	OctetsSent, OctetsReceived   uint64 // of FPDUs, Markers included
 	OctetsRead                   uint64 // that TCP has handed up, those of an FPDU that is not whole yet included
 	MarkersSent, MarkersReceived uint64

@@ -6,8 +6,10 @@ import (
 	"fmt"
 	"net"
 	"os/exec"
+	"syscall"
 
 	"github.com/go-iwarp/iwarp/internal/netpair"
+	"github.com/go-iwarp/iwarp/internal/tcpsock"
 )
 
 // benchNetwork is what lies between two ends on this machine: loopback, or a network made for the run, on which this
@@ -60,7 +62,10 @@ func (n *benchNetwork) listen() (net.Listener, error) {
 
 // dial connects to the other end.
 func (n *benchNetwork) dial(ctx context.Context, addr string) (nc net.Conn, err error) {
-	var d net.Dialer
+	d := net.Dialer{Control: func(_, address string, c syscall.RawConn) error {
+		_ = tcpsock.FourfoldSegments(c, address) // as iwarp.Dial does
+		return nil
+	}}
 	if n == nil || n.pair == nil {
 		return d.DialContext(ctx, "tcp", addr)
 	}

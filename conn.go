@@ -59,6 +59,8 @@ func newConn(cfg *Config, q lease, llp ddp.LLP, st ConnectionState, initiator bo
 	}
 	if _, ok := llp.(*mpa.Conn); ok {
 		rc.MaxSegment = cfg.maxSegment()
+	} else {
+		c.place = c.placeGuarded
 	}
 	c.stream = rdmap.NewStream(rc)
 	if err := c.qp.attach(c); err != nil {

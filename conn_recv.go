@@ -18,7 +18,7 @@ func (c *Conn) receiveLoop() {
 	if c.poller != nil {
 		c.receiveBesidePollers()
 	} else {
-		for !c.received(c.llp.Receive(c.place)) {
+		for !c.received(c.stream.Guard(c.receiveOnce)) {
 			if c.qp.handed.Load() {
 				// Whoever waits for that goes on now, and not after the read that is
 				// going to find nothing. What it sends has the peer at work meanwhile,
@@ -31,6 +31,15 @@ func (c *Conn) receiveLoop() {
 	c.stopReceive()
 	c.kick()
 	c.halfEnded()
+}
+
+// receiveOnce receives what has arrived.
+func (c *Conn) receiveOnce() error { return c.llp.Receive(c.place) }
+
+// placeGuarded is placeSegment for an LLP that need not stand a panic on its way
+// through Receive.
+func (c *Conn) placeGuarded(order uint64, seg []byte) error {
+	return c.stream.Guard(func() error { return c.placeSegment(order, seg) })
 }
 
 // place hands a segment to the stream.
@@ -138,7 +147,7 @@ func (c *Conn) receiveBesidePollers() {
 			return
 		}
 		p.park()
-		err := c.llp.Receive(c.place)
+		err := c.stream.Guard(c.receiveOnce)
 		woken := p.unpark()
 		if !woken || !isTimeout(err) {
 			if c.received(err) {
@@ -216,7 +225,11 @@ func (c *Conn) poll() {
 	if p.over {
 		return
 	}
-	some, err := p.m.TryReceive(c.place)
+	some := true // if it does not return
+	err := c.stream.Guard(func() (err error) {
+		some, err = p.m.TryReceive(c.place)
+		return err
+	})
 	if errors.Is(err, errors.ErrUnsupported) {
 		p.off.Store(true)
 		return

@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 
 	"github.com/go-iwarp/iwarp/ddp"
+	"github.com/go-iwarp/iwarp/internal/fault"
 	"github.com/go-iwarp/iwarp/protocol"
 )
 
@@ -206,7 +207,12 @@ func (b *inbox) poll(p []byte) (msg Message, ok bool, err error) {
 	}
 	left := p[:msg.Length]
 	for _, piece := range l.sg {
-		left = left[copy(left, piece):]
+		n, err := fault.Copy(left, piece)
+		if err != nil {
+			signal(b.wake)
+			return msg, true, err // it can be taken still
+		}
+		left = left[n:]
 	}
 	if b.first = l.next; b.first == nil {
 		b.last = nil

@@ -115,6 +115,11 @@ func (c *Conn) sendEnded(err error) {
 	}
 	c.sent = true
 	if err != nil {
+		if code, _ := protocol.CodeOf(err); code == protocol.MPALocalCatastrophic {
+			c.mu.Lock()
+			c.reset = true // a part of what was to be sent is missing, and a FIN would hide it
+			c.mu.Unlock()
+		}
 		c.streamFailed(true)
 	}
 	if c.setState(draining) < lost {

@@ -37,6 +37,11 @@ type LLP interface {
 	// copied. If stable is false the payload's memory may change at any time and
 	// is copied before its digest is taken; if it is true the LLP may refer to the
 	// memory until Flush reports done, and it must not change until then.
+	//
+	// Queue and QueueMessage run under a guard: where payload memory is not there (a
+	// mapped file that was truncated), the LLP panics, and has to leave its batch as it
+	// was before that segment, whose message fails then. An LLP that looks at the
+	// memory later, in Flush, has to cope with that by itself.
 	Queue(header []byte, payload [][]byte, stable bool) error
 	// QueueMessage is Queue for one segment of m after the other, each as long as
 	// NextULPDU says, until the message has ended, which last reports, or the

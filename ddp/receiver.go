@@ -128,7 +128,8 @@ const (
 // long as segments come in order and without error.
 //
 // A Receiver belongs to one goroutine at a time. Only Stats may be called from
-// any.
+// any. Where buffers may be memory that goes away, Segment is called within
+// [Receiver.Guard].
 type Receiver struct {
 	peer    Peer
 	version uint8
@@ -144,6 +145,7 @@ type Receiver struct {
 	stats   counters
 	batched bool
 	held    holding
+	placing int // octets of the segment whose payload is being copied; 0: none is
 
 	// Here and not on the stack, since what goes through an interface escapes.
 	header  Header
@@ -305,7 +307,9 @@ func (r *Receiver) Segment(order uint64, seg []byte) *protocol.Error {
 		inOrder = order == r.reorder.next
 	}
 	// Rule: DDP-5.2-04, DDP-7.1-11
-	if err := r.place(h, seg[n:], inOrder); err != nil {
+	err := r.place(h, seg[n:], inOrder)
+	r.placing = 0
+	if err != nil {
 		return r.failed(err, h, len(seg))
 	}
 	if !inOrder {
@@ -351,6 +355,7 @@ func (r *Receiver) place(h *Header, payload []byte, inOrder bool) *protocol.Erro
 
 func (r *Receiver) placeTagged(h *Header, payload []byte) *protocol.Error {
 	target, err := r.ulp.CheckTagged(h, len(payload))
+	r.placing = TaggedHeaderLen + len(payload)
 	switch {
 	case err != nil:
 		return err
@@ -423,6 +428,7 @@ func (r *Receiver) placeUntagged(h *Header, payload []byte, inOrder bool) *proto
 			return err
 		}
 	}
+	r.placing = UntaggedHeaderLen + len(payload)
 	m.memory.place(off, payload)
 	return nil
 }

@@ -5,6 +5,7 @@ import (
 	"unsafe"
 
 	"github.com/go-iwarp/iwarp/internal/fastcopy"
+	"github.com/go-iwarp/iwarp/internal/fault"
 	"github.com/go-iwarp/iwarp/protocol"
 )
 
@@ -267,12 +268,13 @@ func (r *Region) checkFetch(s STag, who Peer, to, n uint64, need Access) *protoc
 // (https://www.rfc-editor.org/rfc/rfc7306#section-8.2). The TO need not be one: of
 // a region whose first octet lies elsewhere, or whose base is odd, the aligned
 // words have other TOs. Other accesses may go on meanwhile, so f uses sync/atomic.
-// word is valid during the call only.
+// word is valid during the call only. A fault of f ends it: 0/2/07, and the memory
+// was not there.
 func (r *Region) Atomic(who Peer, to uint64, f func(word *uint64)) *protocol.Error {
 	return r.atomic(0, who, to, f)
 }
 
-func (r *Region) atomic(s STag, who Peer, to uint64, f func(word *uint64)) *protocol.Error {
+func (r *Region) atomic(s STag, who Peer, to uint64, f func(word *uint64)) (err *protocol.Error) {
 	const size = 8
 	l := r.guard.reader(who.Stream)
 	l.RLock()
@@ -286,6 +288,7 @@ func (r *Region) atomic(s STag, who Peer, to uint64, f func(word *uint64)) *prot
 	if uintptr(word)%size != 0 {
 		return unaligned(r.STag(), to, uintptr(word)%size)
 	}
+	defer r.unguard(fault.Guard(), &err)
 	f((*uint64)(word))
 	return nil
 }

@@ -100,12 +100,11 @@ func (b *batch) outgrow() {
 	b.own.list.bufs, b.own.bufs[0] = nil, nil
 }
 
-// room takes n octets that have been reserved.
-func (b *batch) room(n int) []byte {
-	from := len(b.chunk)
-	b.chunk = b.chunk[:from+n]
-	return b.chunk[from:]
-}
+// room returns the n octets behind what is filled, which have been reserved; take
+// counts them as filled. Between the two payload is copied, and may not be there.
+func (b *batch) room(n int) []byte { return b.chunk[len(b.chunk):][:n] }
+
+func (b *batch) take(n int) { b.chunk = b.chunk[:len(b.chunk)+n] }
 
 // add takes the octets of chunk from offset from on into the batch, as an FPDU with
 // the pieces of refs between them.

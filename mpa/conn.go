@@ -82,6 +82,10 @@ func NewConn(nc net.Conn, p Params, o *Options) *Conn {
 		c.sock, _ = tcpsock.NewSocket(s)
 	case *net.UnixConn:
 		c.sock, _ = tcpsock.NewSocket(s)
+	default:
+		// Whatever this is, it is not the kernel: it would come upon memory that is not
+		// there in the middle of its Write, and need not stand that.
+		c.out.copyAll = true
 	}
 	c.below = findBelowTLS(nc)
 	c.readEMSS()

@@ -43,7 +43,14 @@ func (r *receiver) init(m *memory) { r.pool, r.try = m, r.tryRead }
 // usable, and every later call reads and discards until the peer closes
 // (https://www.rfc-editor.org/rfc/rfc5044#section-8). A passed read deadline is
 // returned as it is, and Receive can be called again.
+//
+// Receive can be called again after a panic of fn that the caller has recovered from.
 func (c *Conn) Receive(fn func(order uint64, segment []byte) error) error {
+	c.in.poll = false
+	return c.receive(fn)
+}
+
+func (c *Conn) receive(fn func(order uint64, segment []byte) error) error {
 	r := &c.in
 	if r.swallow {
 		return c.discard()
@@ -64,10 +71,8 @@ func (c *Conn) TryReceive(fn func(order uint64, segment []byte) error) (bool, er
 	if !tcpsock.CanRead || c.sock == nil {
 		return false, &tcpsock.UnsupportedError{Feature: "a read that does not wait on this connection"}
 	}
-	r := &c.in
-	r.poll = true
-	err := c.Receive(fn)
-	r.poll = false
+	c.in.poll = true
+	err := c.receive(fn)
 	if err == errNothing { //nolint:errorlint // never wrapped, and compared at every poll
 		return false, nil
 	}
@@ -80,47 +85,54 @@ var errNothing = errors.New("nothing to read")
 // deliver takes all whole FPDUs from the buffer.
 func (c *Conn) deliver(fn func(order uint64, segment []byte) error) error {
 	r := &c.in
-	var fpdus, octets uint64
-	var result error
-	longest := 0
+	var t tally
+	defer c.count(&t)
+	r.more = true // as it is when fn ends this, in whatever way
 	for {
 		ulpdu, n, need, perr := r.deframer.Next(r.octets())
 		if perr != nil {
 			c.stats.refused(perr.Code)
 			r.swallow, r.more, r.need = true, false, 0
 			r.drop()
-			result = perr
-			break
+			return perr
 		}
 		if n == 0 {
 			r.need, r.more = need, false
 			r.settle()
-			break
+			return nil
 		}
 		r.use(n)
-		longest = max(longest, n)
-		if fpdus == 0 && !c.maySend.Load() {
+		t.longest = max(t.longest, n)
+		if t.fpdus == 0 && !c.maySend.Load() {
 			c.maySend.Store(true)
 		}
-		fpdus++
-		octets += uint64(n)
+		t.fpdus++
+		t.octets += uint64(n)
 		order := r.order
 		r.order++
-		if result = fn(order, ulpdu); result != nil {
-			r.more = true
-			break
+		if err := fn(order, ulpdu); err != nil {
+			return err
 		}
 	}
-	if longest > 0 {
-		r.longest = longest
+}
+
+// tally is what one call of deliver has taken.
+type tally struct {
+	fpdus, octets uint64
+	longest       int // octets
+}
+
+func (c *Conn) count(t *tally) {
+	r := &c.in
+	if t.longest > 0 {
+		r.longest = t.longest
 	}
-	c.stats.fpdusReceived.Add(fpdus)
-	c.stats.octetsReceived.Add(octets)
+	c.stats.fpdusReceived.Add(t.fpdus)
+	c.stats.octetsReceived.Add(t.octets)
 	if m := r.deframer.markers; m != r.seen {
 		c.stats.markersReceived.Add(m - r.seen)
 		r.seen = m
 	}
-	return result
 }
 
 // fill reads once.

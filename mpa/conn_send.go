@@ -4,7 +4,9 @@ import (
 	"fmt"
 	"io"
 
+	"github.com/go-iwarp/iwarp/internal/fault"
 	"github.com/go-iwarp/iwarp/internal/tcpsock"
+	"github.com/go-iwarp/iwarp/protocol"
 )
 
 // MULPDU is the largest ULPDU in octets that should be queued now. It changes as
@@ -91,8 +93,8 @@ func (c *Conn) Buffered() bool { return c.out.batch.left > 0 }
 // and report false. With wait true it blocks until all has gone, the write
 // deadline passes, or the conn is closed.
 //
-// An error other than a passed deadline is a *protocol.Error with code
-// MPAConnectionLost and is final.
+// An error other than a passed deadline is a *protocol.Error and is final, with code
+// MPAConnectionLost, or MPALocalCatastrophic when octets to send are not there any more.
 func (c *Conn) Flush(wait bool) (done bool, err error) {
 	if c.werr != nil {
 		return false, c.werr
@@ -104,7 +106,7 @@ func (c *Conn) Flush(wait bool) (done bool, err error) {
 		n, err := c.write(wait)
 		c.wrote(n)
 		if err != nil {
-			err = connError("writing FPDUs", err)
+			err = c.sendError(err)
 			if isFinal(err) {
 				c.out.advance(c.out.batch.left) // refers to nobody's memory any more
 				c.werr = err
@@ -116,6 +118,20 @@ func (c *Conn) Flush(wait bool) (done bool, err error) {
 		}
 	}
 	return true, nil
+}
+
+// sendError wraps an error of a write. If the kernel did not find the octets to send,
+// part of an FPDU may have gone: the peer must not be sent anything else, or it would
+// take that for the rest.
+func (c *Conn) sendError(err error) error {
+	if fault.IsFault(err) {
+		pieces, _, _, _ := c.out.pending()
+		if gone := fault.Find(pieces); gone != nil {
+			err = gone
+		}
+		return &protocol.Error{Code: protocol.MPALocalCatastrophic, Section: "RFC 6581 section 8", Detail: "writing FPDUs", Err: err}
+	}
+	return connError("writing FPDUs", err)
 }
 
 func (c *Conn) wrote(n int) {

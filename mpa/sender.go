@@ -8,6 +8,7 @@ type sender struct {
 	cut    segments
 
 	size, copies int  // bounds of a batch in octets, and of what is copied for it
+	copyAll      bool // copies payload even if it is stable
 	ends         bool // as pending said last
 }
 
@@ -39,17 +40,21 @@ func (s *sender) full() bool { return s.batch.full(s.size, s.copies) }
 // least 16 KiB are referenced until they have gone if stable is true: they must
 // not change until then. All else is copied before the CRC is taken.
 //
-// The error is a *[SizeError] or [ErrBatchFull]; nothing is added then.
+// The error is a *[SizeError] or [ErrBatchFull]; nothing is added then. Nor is
+// anything if payload is not there and the caller recovers from that panic: see
+// package fault.
 func (s *sender) add(header []byte, payload [][]byte, stable bool) error {
 	n := sizeOf(header, payload)
 	if n < 1 || n > MaxULPDU {
 		return &SizeError{Len: n}
 	}
+	stable = stable && !s.copyAll
 	b := &s.batch
 	total := FPDULen(n)
 	if !s.framer.Markers && (n < gatherMin || !stable) && !s.cut.endBefore(total) && b.goesOn(total) {
 		// What most of a batch are: copied behind the one before, with nothing to decide.
 		s.framer.encode(b.room(total), header, payload, n, nil)
+		b.take(total)
 		b.extend(total)
 		b.copied += total
 		b.count(total)
@@ -72,10 +77,12 @@ func (s *sender) add(header []byte, payload [][]byte, stable bool) error {
 	from := len(b.chunk)
 	if gathered == 0 {
 		s.framer.encode(b.room(total), header, payload, n, nil)
+		b.take(total)
 		b.add(from, nil)
 	} else {
 		b.refs = b.refs[:0]
 		s.framer.encode(b.room(total-gathered), header, payload, n, &b.refs)
+		b.take(total - gathered)
 		b.add(from, b.refs)
 		clear(b.refs)
 	}

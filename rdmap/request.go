@@ -5,8 +5,10 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"slices"
 
 	"github.com/go-iwarp/iwarp/ddp"
+	"github.com/go-iwarp/iwarp/internal/fault"
 )
 
 // Op is the kind of a work request: the ULP's view. One Op may become one of several
@@ -222,15 +224,21 @@ func (q *sendQueue) grow() {
 	q.entries = bigger
 }
 
-// add copies r into the ring. The caller has checked r and full.
-func (q *sendQueue) add(r *SendWR, context any, total uint32, hidden bool) {
+// add copies r into the ring. The caller has checked r and full. The error is that
+// the octets of an inline request are not there.
+func (q *sendQueue) add(r *SendWR, context any, total uint32, hidden bool) error {
 	q.grow()
 	e := q.at(q.tail)
 	e.req, e.context, e.total, e.hidden, e.state, e.begun, e.original, e.err = *r, context, total, hidden, entryQueued, false, 0, nil
 	if r.Inline {
 		e.inline = e.inline[:0]
-		for _, p := range r.SG {
-			e.inline = append(e.inline, p...)
+		for i, p := range r.SG {
+			n := len(e.inline)
+			e.inline = slices.Grow(e.inline, len(p))[:n+len(p)]
+			if _, err := fault.Copy(e.inline[n:], p); err != nil {
+				e.release()
+				return fmt.Errorf("%w: SG[%d]: %w", ErrInvalidRequest, i, err)
+			}
 		}
 		e.sg = append(e.sg[:0], e.inline)
 	} else {
@@ -241,6 +249,7 @@ func (q *sendQueue) add(r *SendWR, context any, total uint32, hidden bool) {
 	if hidden {
 		q.hidden++
 	}
+	return nil
 }
 
 // sent reports whether h is the header of a segment of this request's message.

@@ -34,6 +34,7 @@ type sender struct {
 	bound    int64     // of them so many, or more, were asked for
 	queued   uint64    // requests before this index are in the LLP's batch or beyond
 	sent     Stats     // what has been queued since batchTaken, for the stream's counters
+	reading  bool      // the LLP has a segment in hand, and may read the memory of others
 	finished bool      // nothing will be sent any more
 	nudge    bool      // an empty Write is due; under the stream's lock
 }
@@ -91,7 +92,7 @@ func (s *Stream) Transmit(llp ddp.LLP, wait bool) (Progress, error) {
 	}
 	maySend := llp.MaySend()
 	if maySend {
-		if err := s.fill(llp); err != nil {
+		if err := s.guardedFill(llp); err != nil {
 			return s.sendFailed(err)
 		}
 	} else if s.silenced(llp) {
@@ -100,6 +101,7 @@ func (s *Stream) Transmit(llp ddp.LLP, wait bool) (Progress, error) {
 	if llp.Buffered() {
 		done, err := llp.Flush(wait)
 		if err != nil {
+			s.lostSource(err)
 			return s.sendFailed(err)
 		}
 		if !done {
@@ -210,7 +212,9 @@ func (s *Stream) segments(llp ddp.LLP) (last bool, err error) {
 	case sendingAtomic:
 		s.releaseInbound() // before the last segment: see responseSegment
 	}
+	t.reading = true
 	last, err = llp.QueueMessage(&t.out, t.kind == sendingRequest)
+	t.reading = false
 	t.begun = !last
 	if last && err == nil {
 		s.messageQueued()
@@ -257,9 +261,12 @@ func (s *Stream) responseSegment(llp ddp.LLP) (last bool, err error) {
 		defer region.Release()
 	}
 	header, payload, last := t.out.Next(mulpdu)
+	t.reading = true
+	err = llp.Queue(header, payload, false)
+	t.reading = false
 	t.at += left - t.out.Remaining()
 	t.copied += int64(left - t.out.Remaining())
-	return last, llp.Queue(header, payload, false)
+	return last, err
 }
 
 // midway gives the error for a Read whose source was withdrawn while it was

@@ -227,8 +227,7 @@ func (s *Stream) post(r *SendWR, context any) error {
 	case s.queue.len()-s.queue.hidden >= s.cfg.SendDepth:
 		return ErrSendQueueFull
 	}
-	s.queue.add(r, context, total, false)
-	return nil
+	return s.queue.add(r, context, total, false)
 }
 
 // PostRTR posts the zero-length message that opens a peer-to-peer connection
@@ -254,7 +253,7 @@ func (s *Stream) PostRTR(kind protocol.RTR) error {
 	case s.queue.full() || s.queue.hidden > 0:
 		return ErrSendQueueFull
 	}
-	s.queue.add(&r, nil, 0, true)
+	_ = s.queue.add(&r, nil, 0, true) // it has no octets
 	s.settle()
 	return nil
 }

@@ -1,0 +1,12 @@
+//go:build unix
+
+package fault
+
+import (
+	"errors"
+
+	"golang.org/x/sys/unix"
+)
+
+// IsFault reports whether a system call has failed because memory was not there.
+func IsFault(err error) bool { return errors.Is(err, unix.EFAULT) }

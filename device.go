@@ -39,8 +39,8 @@ type DeviceConfig struct {
 	// Authorize, if not nil, is asked before a region is made whether the domain's
 	// program may give a peer these rights on this memory (RFC 5041 section 8.3.2).
 	// In Go, whoever has a slice may use it; this is for slices that come from
-	// elsewhere, such as read-only mappings, on which RemoteWrite would crash the
-	// program. Its error is RegisterMR's.
+	// elsewhere, such as read-only mappings, on which a peer with RemoteWrite would
+	// lose its connection. Its error is RegisterMR's.
 	Authorize func(pd *PD, buf []byte, access Access) error
 
 	// Logger receives the events of all connections of the device that have no

@@ -45,6 +45,11 @@ type MR struct {
 // RegisterMR makes a region of buf with the rights access. The STag is
 // unpredictable. buf may come from mmap and may be larger than 4 GiB; it must
 // stay valid until Close. opts may be nil.
+//
+// If buf is a mapped file and that becomes shorter, a peer that reaches what is
+// missing loses its connection (1/0/00 for a Write, 0/2/07 for a Read or an atomic),
+// and the process goes on. Do not unmap buf before Close: other memory may be mapped
+// in its place, and nobody would notice.
 func (p *PD) RegisterMR(buf []byte, access Access, opts *MROptions) (*MR, error) {
 	var o MROptions
 	if opts != nil {

@@ -44,7 +44,9 @@ type RemoteBuffer = rdmap.RemoteBuffer
 //
 // The struct and the elements of SG are copied when it is posted; the octets are
 // not. They belong to the QP until the completion: a Send or Write reads them, a
-// Read writes them. With Inline they are copied and stay the caller's.
+// Read writes them. With Inline they are copied and stay the caller's. A request whose
+// memory is not there, because it is a mapped file that has become shorter, say, fails,
+// and the connection with it.
 type SendWR = rdmap.SendWR
 
 // RecvWR is a work request for the receive queue: memory for one message. SG's

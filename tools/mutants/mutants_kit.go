@@ -20,7 +20,7 @@ var kitMutants = []mutant{
 
 	// FPDUs
 	{name: "kit-fpdu-in-pieces", ids: "MPA-5.1-05, MPA-6-03, MPA-5.2-01", file: "mpa/conn_recv.go", old: "\t\tif n == 0 {\n\t\t\tr.need,", new: "\t\tif n == 0 && r.wr > r.rd && r.wr-r.rd < 48 {\n\t\t\tr.swallow = true\n\t\t\treturn connError(\"a part of an FPDU\", io.ErrUnexpectedEOF)\n\t\t}\n\t\tif n == 0 {\n\t\t\tr.need,"},
-	{name: "kit-64-fpdus-a-read", ids: "MPA-5.1-04, MPA-5.1-05, MPA-3-01", file: "mpa/conn_recv.go", old: "\t\tfpdus++\n", new: "\t\tif fpdus++; fpdus > 64 {\n\t\t\tr.rd = r.wr\n\t\t}\n"},
+	{name: "kit-64-fpdus-a-read", ids: "MPA-5.1-04, MPA-5.1-05, MPA-3-01", file: "mpa/conn_recv.go", old: "\t\tt.fpdus++\n", new: "\t\tif t.fpdus++; t.fpdus > 64 {\n\t\t\tr.rd = r.wr\n\t\t}\n"},
 	{name: "kit-pad-checked", ids: "MPA-4.1-04", file: "mpa/deframer.go", old: "\tif l.markers == 0 || d.IgnoreMarkers {", new: "\tif end := len(b) - crcLen; l.markers == 0 && string(b[end-padLen(int(binary.BigEndian.Uint16(b))):end]) != \"\\x00\\x00\\x00\"[:padLen(int(binary.BigEndian.Uint16(b)))] {\n\t\treturn d.fail(protocol.MPACRC, \"\", \"\")\n\t}\n\tif l.markers == 0 || d.IgnoreMarkers {"},
 	{name: "kit-crc-of-any-value-checked", ids: "MPA-4.1-06", file: "mpa/deframer.go", old: "\tif d.CRC {\n", new: "\tif d.CRC || binary.LittleEndian.Uint32(b[len(b)-crcLen:]) != 0 {\n"},
 	{name: "kit-marker-error-as-crc-error", ids: "MPA-8-03, MPA-8-04", file: "mpa/deframer.go", old: "return d.fail(protocol.MPAMarker, \"RFC 5044 section 4.3\",", new: "return d.fail(protocol.MPACRC, \"RFC 5044 section 4.3\","},

@@ -47,7 +47,7 @@ var mpaMutants = []mutant{
 
 	// the connection
 	{name: "responder-speaks-first", ids: "MPA-7.1.2-14", file: "mpa/conn.go", old: "c.maySend.Store(p.Initiator)", new: "c.maySend.Store(true)"},
-	{name: "responder-never-speaks", ids: "MPA-7.1.2-14", file: "mpa/conn_recv.go", old: "if fpdus == 0 && !c.maySend.Load() {", new: "if fpdus == 1<<40 && !c.maySend.Load() {"},
+	{name: "responder-never-speaks", ids: "MPA-7.1.2-14", file: "mpa/conn_recv.go", old: "if t.fpdus == 0 && !c.maySend.Load() {", new: "if t.fpdus == 1<<40 && !c.maySend.Load() {"},
 	{name: "held-is-not-held", ids: "MPA-7.1.2-14", file: "mpa/conn_send.go", old: "return ErrHeld", new: "_ = ErrHeld"},
 	{name: "markers-of-the-other-direction", ids: "MPA-7.1.1-06", file: "mpa/conn.go", old: "Framer{Markers: p.SendMarkers,", new: "Framer{Markers: p.RecvMarkers,"},
 	{name: "crc-agreed-and-not-checked", ids: "MPA-7.1.1-09, MPA-4.4-07", file: "mpa/conn.go", old: "Deframer{Markers: p.RecvMarkers, CRC: p.CRC}", new: "Deframer{Markers: p.RecvMarkers}"},

@@ -101,6 +101,12 @@ func (c *Conn) streamFailed(gone bool) {
 		c.events.log(slog.LevelWarn, "iwarp connection failed", "remote", c.RemoteAddr(), "error", c.stream.Err())
 	}
 	if gone && from < lost {
+		switch code, _ := protocol.CodeOf(c.stream.Err()); code {
+		case protocol.RDMAPLocalCatastrophic, protocol.MPALocalCatastrophic:
+			c.mu.Lock()
+			c.reset = true // part of what was to be sent is missing, and a FIN would hide it
+			c.mu.Unlock()
+		}
 		c.drop()
 	}
 	c.dropUnclosable()
@@ -115,11 +121,6 @@ func (c *Conn) sendEnded(err error) {
 	}
 	c.sent = true
 	if err != nil {
-		if code, _ := protocol.CodeOf(err); code == protocol.MPALocalCatastrophic {
-			c.mu.Lock()
-			c.reset = true // a part of what was to be sent is missing, and a FIN would hide it
-			c.mu.Unlock()
-		}
 		c.streamFailed(true)
 	}
 	if c.setState(draining) < lost {

@@ -275,6 +275,7 @@ func TestPendingLog(t *testing.T) {
 
 // Without descriptors a listener gives up silent startups, so that it can take
 // connections again.
+// Shows: SEC-6.4.1-01
 func TestPendingNoDescriptors(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newMemListener()

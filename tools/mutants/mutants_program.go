@@ -12,6 +12,7 @@ var programMutants = []mutant{
 	{name: "srq-share-ignored", ids: "SEC-6.4.3.1-01, DDP-8.3.2-06", file: "srq.go", old: "q.shares[qp] >= q.cfg.MaxShare", new: "q.shares[qp] >= q.cfg.Depth+1"},
 	{name: "pending-per-peer-ignored", ids: "SEC-6.4.1-01", file: "listen_pending.go", old: "case p.n >= t.perPeer:", new: "case p.n >= t.perPeer+1000:"},
 	{name: "silent-startups-keep-their-room", ids: "SEC-6.4.1-01", file: "listen_pending.go", old: "if t.dropping == 0 && len(t.bySilent) > 0 {", new: "if t.dropping > 0 && len(t.bySilent) > 0 {"},
+	{name: "no-descriptors-and-no-less", ids: "SEC-6.4.1-01", file: "listen_pending.go", old: "t.limit, t.lowered = max(1, min(t.limit, live-1-live/8)), now", new: "t.lowered = now"},
 	{name: "the-newest-goes", ids: "SEC-6.4.1-01", file: "listen_pending.go", old: "s.silent = p.silent.PushBack(s)", new: "s.silent = p.silent.PushFront(s)"},
 	{name: "the-proven-go", ids: "SEC-6.4.1-01", file: "listen_pending.go", old: "t.stats.Requests++\n\tt.speaks(s)\n", new: "t.stats.Requests++\n"},
 	{name: "the-few-pay-for-the-many", ids: "SEC-6.4.1-01", file: "listen_pending.go", old: "a != b {\n\t\treturn a > b", new: "a != b {\n\t\treturn a < b"},

@@ -55,6 +55,8 @@ var startupMutants = []mutant{
 	// the program's side
 	{name: "no-rtr", ids: "MPA2-9.2-08, MPA2-5-02", file: "dial.go", old: "c.stream.PostRTR(pickRTR(p.RTR))", new: "error(nil)"},
 	{name: "no-second-try", ids: "MPA2-10-05", file: "dial.go", old: "code == protocol.MPAConnectionLost && c.Revision == 2", new: "code == protocol.MPAConnectionLost && c.Revision == 3"},
+	{name: "startup-error-taken-for-siws", ids: "MPA2-9.1-07, MPA2-9.2-09", file: "rdmap/recv.go", old: "term.err(s.cfg.Initiator || s.opened)", new: "term.err(true)"},
+	{name: "mirrored-terminate-as-it-stands", ids: "RDMAP-4.8-10", file: "rdmap/terminate.go", old: "(t.Mirrored || late || !t.Code.Defined())", new: "(late || !t.Code.Defined())"},
 	{name: "declined-reply-goes-on", ids: "MPA-7.1.2-12, MPA-7.1.2-16", file: "mpa/exchange.go", old: "return &DeclinedError{err}", new: "return nil"},
 	{name: "declined-reply-closes-tcp", ids: "MPA-7.1.2-12", file: "dial.go", old: "case *RejectError, *DeclinedError:", new: "case *RejectError:"},
 	{name: "peer-to-peer-required-closes", ids: "MPA-7.1.2-17", file: "listen.go", old: "_ = r.in.Reject(ctx, o, nil)", new: "_ = r.in.Close()"},

@@ -106,7 +106,7 @@ func scenes() []*scene {
 		{name: "medium in pieces", cut: pieces(333), run: medium},
 		{name: "medium with Markers", client: marked, server: marked, cut: apart, run: medium},
 		{name: "medium with Markers, without CRC", client: marked, server: marked, noCRC: true, cut: apart, run: medium},
-		{name: "medium with Markers and revision 1", client: iwarp.Config{Markers: true, Revision: 1}, server: marked, cut: apart, run: medium},
+		{name: "medium with Markers and revision 1", client: iwarp.Config{Markers: true, Revision: 1, FPDUMax: 1460}, server: marked, cut: apart, run: medium},
 		{name: "burst", run: burst},
 		{name: "burst without CRC", noCRC: true, run: burst},
 		{name: "RTR Send", client: rtr(iwarp.RTRSend), server: rtr(iwarp.RTRSend), run: medium},

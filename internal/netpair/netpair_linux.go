@@ -110,7 +110,8 @@ func steer(dev string) error {
 	cmd := exec.Command("sh", "-c", steering, "sh", dev, processorMask(last))
 	cmd.SysProcAttr = &syscall.SysProcAttr{Unshareflags: unix.CLONE_NEWNS} // nobody else sees that mount
 	if out, err := cmd.CombinedOutput(); err != nil {
-		return fmt.Errorf("receive packet steering: %w: %s", err, bytes.TrimSpace(out))
+		// Root of a user namespace may make networks, but may not say which processor does what.
+		return fmt.Errorf("%w: receive packet steering takes the rights of root of the machine: %w: %s", ErrUnsupported, err, bytes.TrimSpace(out))
 	}
 	return nil
 }

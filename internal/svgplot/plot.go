@@ -98,6 +98,17 @@ func (f *Figure) ticks() (list []float64) {
 	return list
 }
 
+// short is a number as the axis names it.
+func short(v float64) string {
+	switch {
+	case v >= 1e6 && v < 1e9:
+		return fmt.Sprintf("%.3g M", v/1e6)
+	case v >= 1e3 && v < 1e6:
+		return fmt.Sprintf("%.3g k", v/1e3)
+	}
+	return fmt.Sprintf("%.3g", v)
+}
+
 func (f *Figure) x(i int) float64 {
 	return areaLeft + areaWidth*(float64(i)+0.5)/float64(max(len(f.Labels), 1))
 }
@@ -141,8 +152,8 @@ func Page(figures ...Figure) []byte {
 func (f *Figure) draw(b *strings.Builder, attributes string) {
 	fmt.Fprintf(b, `<svg %sviewBox="0 0 %g %g" role="img" aria-label="%s">`, attributes, figureWidth, figureHeight, template.HTMLEscapeString(f.Title))
 	for _, v := range f.ticks() {
-		fmt.Fprintf(b, `<line class="grid" x1="%g" x2="%g" y1="%.1f" y2="%.1f"/><text class="right" x="%g" y="%.1f">%.3g</text>`,
-			areaLeft, areaLeft+areaWidth, f.y(v), f.y(v), areaLeft-6, f.y(v)+4, v)
+		fmt.Fprintf(b, `<line class="grid" x1="%g" x2="%g" y1="%.1f" y2="%.1f"/><text class="right" x="%g" y="%.1f">%s</text>`,
+			areaLeft, areaLeft+areaWidth, f.y(v), f.y(v), areaLeft-6, f.y(v)+4, short(v))
 	}
 	step := len(f.Labels)/16 + 1
 	for i, label := range f.Labels {

@@ -36,6 +36,14 @@ func TestSVG(t *testing.T) {
 	}
 }
 
+func TestShort(t *testing.T) {
+	for v, want := range map[float64]string{0: "0", 0.05: "0.05", 500: "500", 2e3: "2 k", 5e7: "50 M", 1e9: "1e+09"} {
+		if got := short(v); got != want {
+			t.Errorf("%v: %q, want %q", v, got, want)
+		}
+	}
+}
+
 // The axis ends above the largest value, and begins at 0 or below the least.
 func TestScale(t *testing.T) {
 	for _, c := range []struct {

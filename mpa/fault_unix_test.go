@@ -93,6 +93,7 @@ func TestAddOfMissingMemory(t *testing.T) {
 							if f.batch.left != left || len(want) != size {
 								t.Fatalf("%s: %d octets, %d before", name, f.batch.left, left)
 							}
+							add(good[:20]) // in the same memory
 							add(good, large)
 							add(good[:10])
 							var stream []byte

@@ -35,6 +35,7 @@ func (b *belowTLS) Read(p []byte) (int, error) {
 		if n > 0 {
 			return n, nil // the end comes again with the next read
 		}
+		// Rule: MPA-8-01
 		b.fin.Store(true)
 	}
 	return n, err

@@ -59,15 +59,18 @@ func (d *Deframer) Next(b []byte) (ulpdu []byte, n, need int, err *protocol.Erro
 	if len(b) < start+lengthLen {
 		return nil, 0, start + lengthLen, nil
 	}
+	// Rule: MPA-4.1-01, MPA-4.1-02, MPA-5.2-01, MPA-6-02
 	length := int(binary.BigEndian.Uint16(b[start:]))
 	if d.Strict && length > MaxULPDU {
 		return nil, 0, 0, d.fail(protocol.MPAMarker, "RFC 5044 section 3", "ULPDU_Length is %d, at most %d is allowed", length, MaxULPDU)
 	}
 	l := layoutOf(d.pos, length, d.Markers)
+	// Rule: MPA-6-03, MPA-5.1-05
 	if len(b) < l.total {
 		return nil, 0, l.total, nil
 	}
 	b = b[:l.total]
+	// Rule: MPA-6-01
 	if err := d.check(b, l); err != nil {
 		return nil, 0, 0, err
 	}
@@ -77,6 +80,7 @@ func (d *Deframer) Next(b []byte) (ulpdu []byte, n, need int, err *protocol.Erro
 	d.pos += uint64(l.total)
 	d.markers += uint64(l.markers)
 	from := l.start + lengthLen
+	// Rule: MPA-3-01, MPA-3-07, MPA-4.3-12, MPA-4.3-13, MPA-4.1-04
 	return b[from : from+length : from+length], l.total, 0, nil
 }
 
@@ -84,23 +88,29 @@ func (d *Deframer) Next(b []byte) (ulpdu []byte, n, need int, err *protocol.Erro
 // when it is right does a Marker that points elsewhere mean that the ends
 // disagree.
 func (d *Deframer) check(b []byte, l layout) *protocol.Error {
+	// Rule: MPA-4.1-06, MPA-7.1.1-10, MPA-4.4-08
 	if d.CRC {
 		end := len(b) - crcLen
+		// Rule: MPA-4.4-11, MPA-4.4-12, MPA-4.4-13, MPA-4.4-14
 		got, want := binary.LittleEndian.Uint32(b[end:]), updateCRC(0, b[:end])
+		// Rule: MPA-4.4-15, MPA-8-02
 		if got != want {
 			return d.fail(protocol.MPACRC, "RFC 5044 section 4.4",
 				"CRC is 0x%08x, want 0x%08x over the FPDU of %d octets at stream offset %d", got, want, len(b), d.pos)
 		}
 	}
+	// Rule: MPA-5.2-02
 	if l.markers == 0 || d.IgnoreMarkers {
 		return nil
 	}
 	for at := firstMarker(d.pos); at < len(b); at += markerStep {
 		// The low two bits are computed with as zero, though the CRC covers them
 		// as they came (erratum 1427).
+		// Rule: MPA-4.2-02, MPA-4.2-05, MPA-4.3-05, MPA-4.3-10
 		got := binary.BigEndian.Uint16(b[at+2:]) &^ 3
 		want := uint16(max(at-l.start, 0))
 		if got != want {
+			// Rule: MPA-8-03, MPA-8-04
 			return d.fail(protocol.MPAMarker, "RFC 5044 section 4.3",
 				"FPDUPTR is %d, want %d in the Marker at stream offset %d", got, want, d.pos+uint64(at))
 		}
@@ -127,6 +137,7 @@ func (d *Deframer) compact(b []byte, start int) {
 }
 
 func (d *Deframer) fail(code protocol.Code, section, format string, args ...any) *protocol.Error {
+	// Rule: MPA-8-08
 	d.err = &protocol.Error{Code: code, Section: section, Detail: fmt.Sprintf(format, args...)}
 	return d.err
 }

@@ -20,6 +20,7 @@ const (
 // (https://www.rfc-editor.org/rfc/rfc5044#section-5.1). Without IP addresses it is
 // [DefaultEMSS].
 func likelyEMSS(nc net.Conn) int {
+	// Rule: MPA-5.1-02
 	a, ok := nc.LocalAddr().(*net.TCPAddr)
 	if !ok || len(a.IP) == 0 {
 		return DefaultEMSS

@@ -116,6 +116,7 @@ func ReadRequest(ctx context.Context, nc net.Conn, o *RequestOptions) (*Incoming
 	if err != nil {
 		return nil, err
 	}
+	// Rule: MPA-7.1.2-22, MPA-7.1.2-23
 	if n := len(req.ULPData()); o.MaxPrivateData != 0 && n > max(0, o.MaxPrivateData) {
 		return nil, g.refuse(startupError("RFC 5044 section 7.1.2",
 			"%d octets of Private Data, this end takes %d", n, max(0, o.MaxPrivateData)))
@@ -154,6 +155,7 @@ func (in *Incoming) Accept(ctx context.Context, o *Options) (*Conn, error) {
 	if err := in.answer(ctx, &reply); err != nil {
 		return nil, err
 	}
+	// Rule: MPA-7.1-02, MPA-7.1-06, MPA-7.1.2-04
 	return NewConn(in.nc, p, o), nil
 }
 
@@ -166,6 +168,7 @@ func (in *Incoming) Reject(ctx context.Context, o *Options, pd []byte) error {
 	if err != nil {
 		return err
 	}
+	// Rule: MPA-7.1.2-07, MPA-7.1.4.2-01
 	return in.answer(ctx, &reply)
 }
 
@@ -201,6 +204,7 @@ var longAgo = time.Unix(1, 0)
 
 func guard(ctx context.Context, nc net.Conn) *guarded {
 	g := &guarded{ctx: ctx, nc: nc, done: make(chan struct{})}
+	// Rule: MPA-7.1.2-20, MPA-7.1.2-25
 	g.stop = context.AfterFunc(ctx, func() {
 		defer close(g.done)
 		if nc.SetDeadline(longAgo) != nil {
@@ -221,6 +225,7 @@ func (g *guarded) release() {
 
 // refuse closes the conn, at once as RFC 5044 section 8 wants, and passes err on.
 func (g *guarded) refuse(err error) error {
+	// Rule: MPA-7.1.2-05, MPA-7.1.2-11, MPA-8-05, MPA-8-11
 	g.release()
 	_ = g.nc.Close()
 	return err
@@ -250,6 +255,7 @@ func (g *guarded) readReply(judge func(revision uint8) error) (Startup, error) {
 		if !errors.Is(err, io.ErrUnexpectedEOF) {
 			return Startup{}, g.refuse(err)
 		}
+		// Rule: MPA-7.1-01
 		next := StartupHeaderLen
 		if len(b) >= StartupHeaderLen {
 			next += int(b[keyLen+2])<<8 | int(b[keyLen+3])
@@ -264,10 +270,12 @@ func (g *guarded) readReply(judge func(revision uint8) error) (Startup, error) {
 // Initiator has no right to send more before the Reply.
 func (g *guarded) readRequest(o *RequestOptions) (Startup, error) {
 	b := make([]byte, 0, maxStartupLen+1)
+	// Rule: MPA-7.1-04, MPA-7.1.5-01
 	b = append(b, o.Buffered[:min(len(o.Buffered), cap(b))]...)
 	for {
 		s, n, err := parseAcceptable(b, Request, o.judge)
 		switch {
+		// Rule: MPA-7.1.2-09, MPA-7.1-01
 		case err == nil && n < len(b):
 			return Startup{}, g.refuse(startupError("RFC 5044 section 7.1.2",
 				"octets follow the Request of %d octets, the Initiator must wait for the Reply", n))
@@ -286,6 +294,7 @@ func (g *guarded) readRequest(o *RequestOptions) (Startup, error) {
 // connection gracefully (RFC 5044 Appendix C.2.1).
 func (g *guarded) disappoint(req *Startup) error {
 	reply := Startup{Kind: Reply, Revision: Revision1, CRC: true}
+	// Rule: MPA-C.2-01
 	if frame, err := reply.AppendTo(nil); err == nil {
 		_ = g.write(frame)
 	}

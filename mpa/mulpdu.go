@@ -18,13 +18,16 @@ const (
 // octets, with as many Markers as can fall into it, clamped to [MinMULPDU] and
 // [MaxULPDU] (https://www.rfc-editor.org/rfc/rfc5044#section-4.5).
 func MULPDU(emss int, markers bool) int {
+	// Rule: MPA-4.5-06
 	if emss < MinMULPDU { // also keeps the formula away from odd arguments
 		return MinMULPDU
 	}
+	// Rule: MPA-4.5-01, MPA-4.5-02
 	n := emss - (lengthLen + crcLen + emss%4)
 	if markers {
 		n -= markerLen * ((emss + markerStep - 1) / markerStep)
 	}
+	// Rule: MPA-3-04
 	return min(max(n, MinMULPDU), MaxULPDU)
 }
 
@@ -51,9 +54,11 @@ func layoutOf(pos uint64, n int, markers bool) layout {
 		return l
 	}
 	phase := int(pos % markerStep)
+	// Rule: MPA-4.3-07, MPA-4.3-08
 	if phase == 0 {
 		l.start, l.markers, phase = markerLen, 1, markerLen
 	}
+	// Rule: MPA-4.3-04, MPA-4.3-09
 	if rest := l.total - (markerStep - phase); rest > 0 {
 		l.markers += 1 + (rest-1)/(markerStep-markerLen)
 	}

@@ -101,6 +101,7 @@ func (e *RejectError) Error() string {
 // one of revision 1, as https://www.rfc-editor.org/rfc/rfc6581#section-10 wants.
 func NewRequest(o *Options) (Startup, error) {
 	o = o.orDefault()
+	// Rule: MPA-4.3-02, MPA-4.4-02, MPA-4.4-03, MPA-7.1.2-01
 	s := Startup{Kind: Request, Revision: o.Revision, Markers: o.Markers, CRC: !o.NoCRC}
 	if s.Revision == 0 {
 		s.Revision = Revision2
@@ -111,13 +112,16 @@ func NewRequest(o *Options) (Startup, error) {
 	if err := o.check(); err != nil {
 		return Startup{}, err
 	}
+	// Rule: MPA2-10-03, MPA-7.1.1-14
 	if o.RTR == 0 && o.IRD == NotNegotiated && o.ORD == NotNegotiated {
 		s.Revision = Revision1
 	}
 	var block *protocol.Enhanced
 	if s.Revision >= Revision2 {
+		// Rule: MPA2-9.2-02, MPA2-5-01
 		block = &protocol.Enhanced{PeerToPeer: o.RTR != 0, RTR: o.RTR, IRD: depthField(o.IRD), ORD: depthField(o.ORD)}
 	}
+	// Rule: MPA-7.1.2-02
 	if err := s.setData(block, o.PrivateData); err != nil {
 		return Startup{}, err
 	}
@@ -135,25 +139,30 @@ func Answer(req *Startup, o *Options) (reply Startup, p Params, err error) {
 	if err := checkRequest(req, o); err != nil {
 		return Startup{}, Params{}, err
 	}
+	// Rule: MPA2-10-02, MPA2-6-04, MPA-7.1.2-08
 	reply = Startup{
 		Kind: Reply, Revision: req.Revision, Markers: o.Markers,
 		// Saying C=1 whenever CRCs will be used costs nothing and serves peers that
 		// look at the Reply alone.
 		CRC: req.CRC || !o.NoCRC,
 	}
+	// Rule: MPA-C.2.3-01
 	if req.Revision == Revision0 {
 		reply.Markers, reply.CRC = true, true // RFC 5044 Appendix C.2.4
 	}
+	// Rule: MPA-7.1.1-06, MPA-7.1.1-07, MPA-7.1.1-08, MPA-7.1.1-09
 	p = Params{
 		Revision: req.Revision, SendMarkers: req.Markers, RecvMarkers: reply.Markers, CRC: reply.CRC,
 		IRD: o.IRD, ORD: o.ORD, PeerIRD: NotNegotiated, PeerORD: NotNegotiated,
 		PrivateData: req.ULPData(),
 	}
 	var block *protocol.Enhanced
+	// Rule: MPA2-10-01
 	if asked, ok := req.Block(); ok {
 		b := answerBlock(asked, o, &p)
 		block = &b
 	}
+	// Rule: MPA-7.1.2-03
 	if err := reply.setData(block, o.PrivateData); err != nil {
 		return Startup{}, Params{}, err
 	}
@@ -162,11 +171,14 @@ func Answer(req *Startup, o *Options) (reply Startup, p Params, err error) {
 
 // answerBlock settles the block of RFC 6581 as the Responder does.
 func answerBlock(asked protocol.Enhanced, o *Options, p *Params) protocol.Enhanced {
+	// Rule: MPA2-9.2-04, MPA2-9.1-10, MPA2-9.1-12
 	block := protocol.Enhanced{PeerToPeer: asked.PeerToPeer, IRD: protocol.NotNegotiated, ORD: protocol.NotNegotiated}
 	p.Enhanced, p.PeerToPeer = true, asked.PeerToPeer
+	// Rule: MPA2-9.1-02
 	p.PeerIRD, p.PeerORD = depth(asked.IRD), depth(asked.ORD)
 	if asked.PeerToPeer {
 		supported := o.responderRTR()
+		// Rule: MPA2-9.2-05, MPA2-9.2-06
 		p.RTR = asked.RTR & supported
 		block.RTR = p.RTR
 		if block.RTR == 0 {
@@ -178,6 +190,7 @@ func answerBlock(asked protocol.Enhanced, o *Options, p *Params) protocol.Enhanc
 	// The values are seen from each end's own side, so they meet crosswise. A
 	// value that either side leaves open is changed on neither.
 	if p.PeerORD != NotNegotiated && o.IRD != NotNegotiated {
+		// Rule: MPA2-9.1-01
 		p.IRD = min(o.IRD, p.PeerORD)
 		if p.IRD == 0 && block.RTR.Has(protocol.RTRRead) {
 			p.IRD = 1 // an RTR Read takes a place in the queue too
@@ -185,6 +198,7 @@ func answerBlock(asked protocol.Enhanced, o *Options, p *Params) protocol.Enhanc
 		block.IRD = uint16(p.IRD)
 	}
 	if p.PeerIRD != NotNegotiated && o.ORD != NotNegotiated {
+		// Rule: MPA2-9.1-01, MPA2-9.1-03
 		p.ORD = min(o.ORD, p.PeerIRD)
 		block.ORD = uint16(p.ORD)
 	}
@@ -201,14 +215,17 @@ func RejectReply(req *Startup, o *Options, pd []byte) (Startup, error) {
 	if err := checkRequest(req, o); err != nil {
 		return Startup{}, err
 	}
+	// Rule: MPA-7.1.1-12, MPA-7.1.2-06, MPA-7.1.2-17
 	reply := Startup{Kind: Reply, Revision: req.Revision, Markers: o.Markers, CRC: req.CRC || !o.NoCRC, Reject: true}
 	var block *protocol.Enhanced
 	if asked, ok := req.Block(); ok {
+		// Rule: MPA2-9.1-05
 		block = &protocol.Enhanced{PeerToPeer: asked.PeerToPeer, IRD: depthField(o.IRD), ORD: depthField(o.ORD)}
 		if asked.PeerToPeer {
 			block.RTR = o.responderRTR()
 		}
 	}
+	// Rule: MPA-7.1.2-03
 	if err := reply.setData(block, pd); err != nil {
 		return Startup{}, err
 	}
@@ -233,16 +250,19 @@ func Conclude(req, reply *Startup, o *Options) (Params, error) {
 		return Params{}, err
 	}
 	block, enhanced := reply.Block()
+	// Rule: MPA-7.1.1-12, MPA-7.1.2-12
 	if reply.Reject {
 		e := &RejectError{
 			Revision: reply.Revision, PrivateData: reply.ULPData(),
 			Enhanced: enhanced, PeerIRD: NotNegotiated, PeerORD: NotNegotiated,
 		}
 		if enhanced {
+			// Rule: MPA2-9.1-08
 			e.RTR, e.PeerIRD, e.PeerORD = block.RTR, depth(block.IRD), depth(block.ORD)
 		}
 		return Params{}, e
 	}
+	// Rule: MPA-7.1.1-06, MPA-7.1.1-08, MPA-7.1.1-09, MPA-7.1.1-16, MPA-7.1.1-19
 	p := Params{
 		Initiator: true, Revision: reply.Revision, SendMarkers: reply.Markers, RecvMarkers: req.Markers,
 		CRC: req.CRC || reply.CRC, Enhanced: enhanced,
@@ -250,6 +270,7 @@ func Conclude(req, reply *Startup, o *Options) (Params, error) {
 		PrivateData: reply.ULPData(),
 	}
 	if reply.Revision == Revision0 {
+		// Rule: MPA-C.2.3-01
 		p.SendMarkers, p.RecvMarkers, p.CRC = true, true, true // RFC 5044 Appendix C.2.5
 	}
 	if !enhanced {
@@ -263,16 +284,20 @@ func Conclude(req, reply *Startup, o *Options) (Params, error) {
 // concludeBlock settles the block of RFC 6581 as the Initiator does.
 func concludeBlock(asked, got protocol.Enhanced, o *Options, p *Params) error {
 	p.PeerToPeer = asked.PeerToPeer
+	// Rule: MPA2-9.1-02, MPA2-9.1-08
 	p.PeerIRD, p.PeerORD = depth(got.IRD), depth(got.ORD)
 	if p.PeerIRD != NotNegotiated && o.ORD != NotNegotiated {
+		// Rule: MPA2-9.1-06, MPA2-9.1-11
 		p.ORD = min(o.ORD, p.PeerIRD)
 	}
 	if asked.PeerToPeer {
+		// Rule: MPA2-9.2-07, MPA2-9.2-08
 		p.RTR = asked.RTR & got.RTR
 		if p.PeerIRD == 0 {
 			p.RTR &^= protocol.RTRRead // the peer has no room for the Read
 		}
 	}
+	// Rule: MPA2-9.2-09
 	if asked.PeerToPeer != got.PeerToPeer || (asked.PeerToPeer && p.RTR == 0) {
 		return &protocol.Error{
 			Code: protocol.MPANoMatchingRTR, Section: "RFC 6581 section 9.2",
@@ -280,6 +305,7 @@ func concludeBlock(asked, got protocol.Enhanced, o *Options, p *Params) error {
 				asked.PeerToPeer, got.PeerToPeer, asked.RTR, got.RTR, p.PeerIRD),
 		}
 	}
+	// Rule: MPA2-9.1-07, MPA2-9.1-13
 	if o.IRD != NotNegotiated && p.PeerORD > o.IRD {
 		return &protocol.Error{
 			Code: protocol.MPAInsufficientIRD, Section: "RFC 6581 section 9.1",
@@ -319,9 +345,11 @@ func checkReply(req, reply *Startup, o *Options) error {
 	if reply.Reject || reply.Revision == Revision0 {
 		return nil
 	}
+	// Rule: MPA-7.1.1-15, MPA-7.1.2-10
 	if reply.Revision != req.Revision {
 		return startupError("RFC 5044 section 7.1.1", "Rev of the Reply is %d, of the Request %d", reply.Revision, req.Revision)
 	}
+	// Rule: MPA2-10-01, MPA2-10-02
 	if reply.Enhanced != req.Enhanced {
 		return startupError("RFC 6581 section 10", "flag S is %t in the Reply and %t in the Request", reply.Enhanced, req.Enhanced)
 	}
@@ -352,6 +380,7 @@ func (o *Options) check() error {
 
 // responderRTR is never empty: RFC 6581 section 9.2.
 func (o *Options) responderRTR() protocol.RTR {
+	// Rule: MPA2-9.2-03
 	if o.RTR == 0 {
 		return protocol.RTRWrite | protocol.RTRRead
 	}
@@ -363,6 +392,7 @@ func (s *Startup) setData(block *protocol.Enhanced, pd []byte) error {
 	limit := MaxPrivateData
 	var data []byte
 	if block != nil {
+		// Rule: MPA2-9-02
 		limit = MaxULPData
 		b, err := block.AppendTo(nil)
 		if err != nil {

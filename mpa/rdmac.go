@@ -39,8 +39,10 @@ func (r RDMAC) String() string {
 // admits reports whether a connection with that revision may come about.
 func (r RDMAC) admits(revision uint8) error {
 	switch {
+	// Rule: MPA-7.1.1-15, MPA2-6-04
 	case revision == Revision1 || revision == Revision2:
 		return nil
+	// Rule: MPA-C.1-01, MPA-C.2.3-01
 	case revision == Revision0 && r == RDMACPermissive:
 		return nil
 	case revision == Revision0:
@@ -70,6 +72,7 @@ type RequestOptions struct {
 
 // judge refuses a revision as soon as its octet is there.
 func (o *RequestOptions) judge(revision uint8) error {
+	// Rule: MPA2-10-04
 	if o.Unenhanced && revision >= Revision2 {
 		return startupError("RFC 6581 section 10", "Rev is %d, and this end speaks revision 1 only", revision)
 	}

@@ -19,12 +19,15 @@ const (
 )
 
 const (
+	// Rule: MPA-7.1.1-01
 	requestKey = "MPA ID Req Frame"
-	replyKey   = "MPA ID Rep Frame"
+	// Rule: MPA-7.1.1-03
+	replyKey = "MPA ID Rep Frame"
 )
 
 // Flags of octet 16.
 const (
+	// Rule: MPA-7.1.1-05, MPA2-6-01
 	flagMarkers  = 0x80
 	flagCRC      = 0x40
 	flagReject   = 0x20
@@ -113,17 +116,22 @@ func (s *Startup) AppendTo(b []byte) ([]byte, error) {
 	switch {
 	case s.Kind.key() == "":
 		return b, fmt.Errorf("iwarp: %v: neither Request nor Reply (RFC 5044 section 7.1.1)", s.Kind)
+	// Rule: MPA-7.1.1-20
 	case len(s.PrivateData) > MaxPrivateData:
 		return b, fmt.Errorf("iwarp: Private Data of %d octets, at most %d fit a startup frame (RFC 5044 section 7.1.1)", len(s.PrivateData), MaxPrivateData)
+	// Rule: MPA2-6-03
 	case s.Enhanced && s.Revision < 2:
 		return b, fmt.Errorf("iwarp: flag S with revision %d, it exists from revision 2 on (RFC 6581 section 6)", s.Revision)
+	// Rule: MPA2-6-06
 	case s.Enhanced && len(s.PrivateData) < protocol.EnhancedLen:
 		return b, fmt.Errorf("iwarp: flag S with %d octets of Private Data, which must start with a block of %d (RFC 6581 section 6)", len(s.PrivateData), protocol.EnhancedLen)
 	case s.Reserved&^reserved != 0:
 		return b, fmt.Errorf("iwarp: reserved flags 0x%02x touch other flags (RFC 5044 section 7.1.1)", s.Reserved)
 	}
+	// Rule: MPA-7.1.1-05, MPA-7.1-05
 	b = append(b, s.Kind.key()...)
 	b = append(b, s.flags(), s.Revision)
+	// Rule: MPA-7.1.1-17, MPA2-6-05
 	b = binary.BigEndian.AppendUint16(b, uint16(len(s.PrivateData)))
 	return append(b, s.PrivateData...), nil
 }
@@ -147,6 +155,7 @@ func (s *Startup) Block() (protocol.Enhanced, bool) {
 	if !s.Enhanced {
 		return protocol.Enhanced{}, false
 	}
+	// Rule: MPA2-6-02
 	e, _, err := protocol.ParseEnhanced(s.PrivateData)
 	return e, err == nil
 }
@@ -154,6 +163,7 @@ func (s *Startup) Block() (protocol.Enhanced, bool) {
 // ULPData is the part of PrivateData that belongs to the ULP: all of it, or what
 // follows the block of RFC 6581. It aliases PrivateData.
 func (s *Startup) ULPData() []byte {
+	// Rule: MPA2-6-02, MPA2-6-07
 	if s.Enhanced && len(s.PrivateData) >= protocol.EnhancedLen {
 		return s.PrivateData[protocol.EnhancedLen:]
 	}
@@ -180,18 +190,22 @@ func ParseStartup(b []byte, want Kind) (Startup, int, error) {
 		return Startup{}, 0, io.ErrUnexpectedEOF
 	}
 	flags, rev := b[keyLen], b[keyLen+1]
+	// Rule: MPA-7.1.1-11, MPA-7.1.1-13
 	s := Startup{
 		Kind: want, Revision: rev,
 		Markers: flags&flagMarkers != 0, CRC: flags&flagCRC != 0, Reject: flags&flagReject != 0,
 		Reserved: flags & 0x1f,
 	}
+	// Rule: MPA2-6-07
 	if rev >= 2 {
 		s.Enhanced, s.Reserved = flags&flagEnhanced != 0, flags&0x0f
 	}
 	n := int(binary.BigEndian.Uint16(b[keyLen+2:]))
+	// Rule: MPA-7.1.1-18, MPA-7.1.2-21, MPA-7.1.2-24
 	if n > MaxPrivateData {
 		return Startup{}, 0, startupError("RFC 5044 section 7.1.1", "PD_Length is %d, at most %d is allowed", n, MaxPrivateData)
 	}
+	// Rule: MPA2-6-06, MPA2-12-01
 	if s.Enhanced && n < protocol.EnhancedLen {
 		return Startup{}, 0, startupError("RFC 6581 section 6", "PD_Length is %d with flag S set, which needs a block of %d octets", n, protocol.EnhancedLen)
 	}
@@ -209,11 +223,13 @@ func ParseStartup(b []byte, want Kind) (Startup, int, error) {
 // 7.1.2 rule 8).
 func checkKey(b []byte, want Kind) error {
 	key := want.key()
+	// Rule: MPA-7.1.1-02, MPA-7.1.1-04, MPA-7.1.2-15
 	for i := 0; i < len(b) && i < keyLen; i++ {
 		if b[i] == key[i] {
 			continue
 		}
 		switch {
+		// Rule: MPA-7.1.2-19
 		case want == Reply && b[i] == requestKey[i]:
 			return startupError("RFC 5044 section 7.1.2", "a Request came where a Reply was due: both ends are Initiators")
 		case want == Request && b[i] == replyKey[i]:

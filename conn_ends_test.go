@@ -7,6 +7,7 @@ import (
 	"errors"
 	"io"
 	"log/slog"
+	"net"
 	"os"
 	"sync"
 	"testing"
@@ -348,4 +349,28 @@ func TestLengthError(t *testing.T) {
 		_, err := a.Recv(testContext(t), nil)
 		wantCode(t, err, protocol.DDPUntaggedTooLong, true)
 	}
+}
+
+// A log handler may close the listener at each of its events.
+func TestLogHandlerClosesTheListener(t *testing.T) {
+	log := &eventCounter{}
+	listeners := make(chan *iwarp.Listener, 1)
+	closed := make(chan struct{}, 10)
+	log.do = func(string) {
+		l := <-listeners
+		listeners <- l
+		_ = l.Close()
+		closed <- struct{}{}
+	}
+	l := must(iwarp.Listen("tcp", "127.0.0.1:0", &iwarp.Config{Logger: slog.New(log)}))(t)
+	listeners <- l
+	nc := must(net.Dial("tcp", l.Addr().String()))(t)
+	defer nc.Close()
+	must(nc.Write(make([]byte, 20)))(t) // no Request
+	select {
+	case <-closed:
+	case <-time.After(patience):
+		t.Fatalf("the handler hangs\n%s", stacks())
+	}
+	_ = l.Close() // again
 }

@@ -151,13 +151,21 @@ func (q *CQ) Events() <-chan struct{} { return q.events }
 // nothing.
 func (q *CQ) Close() {
 	q.mu.Lock()
-	defer q.mu.Unlock()
-	if !q.closed.Swap(true) {
-		q.waiters.close()
-		m := &q.tenant.dev.manager
-		m.give(resCQ, 1, &q.tenant.acct, nil)
-		m.give(resEntries, int64(q.depth), &q.tenant.acct, nil)
+	if q.closed.Swap(true) {
+		q.mu.Unlock()
+		return
 	}
+	asleep, idle := q.waiters.close()
+	q.mu.Unlock()
+	for _, w := range asleep {
+		w.wakeUp()
+	}
+	for ; idle != nil; idle = idle.next {
+		idle.unwatch()
+	}
+	m := &q.tenant.dev.manager
+	m.give(resCQ, 1, &q.tenant.acct, nil)
+	m.give(resEntries, int64(q.depth), &q.tenant.acct, nil)
 }
 
 // reserve sets n entries aside.

@@ -179,14 +179,16 @@ func (l *cqWaiters) add() *cqWaiter {
 func (q *CQ) dequeue(w *cqWaiter, c []Completion) int {
 	q.mu.Lock()
 	q.waiters.remove(w)
-	if q.closed.Load() {
-		w.unwatch()
-	} else {
+	closed := q.closed.Load()
+	if !closed {
 		w.next, q.waiters.idle = q.waiters.idle, w
 	}
 	n, next := q.takeLocked(c)
 	q.mu.Unlock()
 	next.wakeUp()
+	if closed {
+		w.unwatch()
+	}
 	return n
 }
 
@@ -225,12 +227,12 @@ func (w *cqWaiter) wakeUp() {
 	}
 }
 
-// close wakes all who sleep, and forgets their contexts.
-func (l *cqWaiters) close() {
+// close empties the lists. Once the lock is free, asleep are to be woken, and idle to
+// forget their contexts.
+func (l *cqWaiters) close() (asleep []*cqWaiter, idle *cqWaiter) {
 	for w := l.first(); w != nil; w = l.first() {
-		signal(w.wake)
+		asleep = append(asleep, w)
 	}
-	for ; l.idle != nil; l.idle = l.idle.next {
-		l.idle.unwatch()
-	}
+	idle, l.idle = l.idle, nil
+	return asleep, idle
 }

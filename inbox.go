@@ -9,6 +9,7 @@ import (
 	"github.com/go-iwarp/iwarp/ddp"
 	"github.com/go-iwarp/iwarp/internal/fault"
 	"github.com/go-iwarp/iwarp/protocol"
+	"github.com/go-iwarp/iwarp/rdmap"
 )
 
 // inbox supplies QN 0 buffers for a connection whose program does not post any
@@ -17,7 +18,7 @@ import (
 // with its segments (ddp.Grower), so that an idle connection holds none and an empty
 // message next to nothing.
 type inbox struct {
-	sendsToCQ
+	toCQs
 	depth, size int
 
 	count atomic.Int64 // messages that have a buffer
@@ -127,26 +128,26 @@ func (l *letter) add(n, limit int) {
 }
 
 // deliver makes the message of a buffer readable.
-func (b *inbox) deliver(c Completion, token uint64) {
-	if c.Err != nil {
+func (b *inbox) deliver(d *rdmap.Delivery) {
+	if d.Err != nil {
 		return // Recv returns the connection's error
 	}
-	l := b.open[token]
-	b.open[token] = nil
+	l := b.open[d.Buffer.Token]
+	b.open[d.Buffer.Token] = nil
 	l.msg = Message{
-		Op: c.Op, Length: int(c.Length), Immediate: c.Immediate, Invalidated: c.Invalidated, Solicited: c.Solicited,
+		Op: recvOp(d), Length: int(d.Length), Immediate: d.Immediate, Invalidated: d.Invalidated, Solicited: d.Opcode.Solicited(),
 	}
-	if c.Op == OpRecvImmediate {
+	if l.msg.Op == OpRecvImmediate {
 		l.msg.Length = 0
 	}
 	b.mu.Lock()
-	defer b.mu.Unlock()
 	if b.first == nil {
 		b.first = l
 	} else {
 		b.last.next = l
 	}
 	b.last = l
+	b.mu.Unlock()
 	signal(b.wake)
 }
 
@@ -154,7 +155,6 @@ func (b *inbox) deliver(c Completion, token uint64) {
 // placed any more: what has come of others is dropped.
 func (b *inbox) end(err error) {
 	b.mu.Lock()
-	defer b.mu.Unlock()
 	if b.err == nil {
 		b.err = err
 	}
@@ -164,6 +164,7 @@ func (b *inbox) end(err error) {
 		}
 	}
 	b.open = nil
+	b.mu.Unlock()
 	signal(b.wake)
 }
 
@@ -190,27 +191,30 @@ func (b *inbox) recv(ctx context.Context, p []byte) (Message, error) {
 }
 
 func (b *inbox) poll(p []byte) (msg Message, ok bool, err error) {
+	msg, ok, more, err := b.take(p)
+	if more {
+		signal(b.wake) // for the next caller
+	}
+	return msg, ok, err
+}
+
+// take is poll, and reports whether there is something for another caller.
+func (b *inbox) take(p []byte) (msg Message, ok, more bool, err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	l := b.first
 	if l == nil {
-		if b.err != nil {
-			signal(b.wake) // for the next caller
-			return Message{}, true, b.err
-		}
-		return Message{}, false, nil
+		return Message{}, b.err != nil, b.err != nil, b.err
 	}
 	msg = l.msg
 	if msg.Length > len(p) {
-		signal(b.wake)
-		return msg, true, ErrShortBuffer
+		return msg, true, true, ErrShortBuffer
 	}
 	left := p[:msg.Length]
 	for _, piece := range l.sg {
 		n, err := fault.Copy(left, piece)
 		if err != nil {
-			signal(b.wake)
-			return msg, true, err // it can be taken still
+			return msg, true, true, err // it can be taken still
 		}
 		left = left[n:]
 	}
@@ -222,10 +226,7 @@ func (b *inbox) poll(p []byte) (msg Message, ok bool, err error) {
 	}
 	l.free()
 	b.count.Add(-1)
-	if b.first != nil || b.err != nil {
-		signal(b.wake)
-	}
-	return msg, true, nil
+	return msg, true, b.first != nil || b.err != nil, nil
 }
 
 // free gives a letter and its chunks to whoever needs some next.

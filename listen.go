@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
 	"sync"
 	"sync/atomic"
@@ -27,6 +28,7 @@ type Listener struct {
 	err     error // of the net.Listener; valid when failed is closed
 
 	logFailed, logDropped, logRefused, logAccept logLimit
+	events                                       eventLog
 }
 
 // Listen listens on a TCP address. network is "tcp", "tcp4" or "tcp6". cfg may be
@@ -69,6 +71,7 @@ func newListener(nl net.Listener, cfg *Config) *Listener {
 	l := &Listener{
 		nl: nl, cfg: cfg, queue: make(chan *ConnRequest), pending: newPending(cfg), failed: make(chan struct{}),
 	}
+	l.events.logger = cfg.Logger
 	l.ctx, l.cancel = context.WithCancelCause(context.Background())
 	l.wg.Add(1)
 	go l.acceptLoop()
@@ -196,7 +199,7 @@ func (l *Listener) log(limit *logLimit, what string, args ...any) {
 		if n > 0 {
 			args = append(args, "more_before", n)
 		}
-		l.cfg.Logger.Warn(what, args...)
+		l.events.log(slog.LevelWarn, what, args...)
 	}
 }
 

@@ -84,10 +84,10 @@ const (
 
 // enter takes a new startup in, or sees to it that there will be room.
 func (t *pending) enter(s *startup) admission {
+	addr := peerOf(s.nc.RemoteAddr())
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.raiseLimit()
-	addr := peerOf(s.nc.RemoteAddr())
 	p := t.peers[addr]
 	if p == nil {
 		p = &pendingPeer{addr: addr, index: -1}

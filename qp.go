@@ -112,9 +112,9 @@ func (q *QP) makeQueues(in *inbox) error {
 		if err := srq.join(); err != nil {
 			return err
 		}
-		q.queues = &srqSource{sendsToCQ: sendsToCQ{q}, srq: srq}
+		q.queues = &srqSource{toCQs: toCQs{q}, srq: srq}
 	default:
-		q.queues = &recvQueue{sendsToCQ: sendsToCQ{q}, entries: make([]recvEntry, q.cfg.RecvDepth)}
+		q.queues = &recvQueue{toCQs: toCQs{q}, entries: make([]recvEntry, q.cfg.RecvDepth)}
 	}
 	return nil
 }
@@ -284,23 +284,12 @@ func (h *handler) Completed(c *rdmap.Completion) {
 		w.done <- struct{}{}
 		return
 	}
-	if c.Unsignaled && c.Err == nil {
-		q.sendCQ.release(1)
-		return
-	}
-	q.queues.completed(Completion{ID: c.ID, QP: q, Op: c.Op, Length: c.Length, Original: c.Original, Err: c.Err})
+	q.queues.completed(c)
 }
 
 // Delivered implements rdmap.Handler.
 func (h *handler) Delivered(d *rdmap.Delivery) {
 	q := (*QP)(h)
 	q.handOver()
-	c := Completion{
-		Op: OpRecv, Length: d.Length, Immediate: d.Immediate, Invalidated: d.Invalidated,
-		Solicited: d.Opcode.Solicited(), Err: d.Err,
-	}
-	if d.Opcode == rdmap.OpcodeImmediate || d.Opcode == rdmap.OpcodeImmediateSolicited {
-		c.Op = OpRecvImmediate
-	}
-	q.queues.deliver(c, d.Buffer.Token)
+	q.queues.deliver(d)
 }

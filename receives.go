@@ -1,6 +1,9 @@
 package iwarp
 
-import "github.com/go-iwarp/iwarp/ddp"
+import (
+	"github.com/go-iwarp/iwarp/ddp"
+	"github.com/go-iwarp/iwarp/rdmap"
+)
 
 // queues is where a QP's messages find their buffers, and where its work requests
 // complete: a receive queue of its own, a share of an SRQ, or the inbox of a
@@ -13,11 +16,12 @@ type queues interface {
 	ddp.Source // the buffers of QN 0
 	// post adds a receive.
 	post(wr *RecvWR) error
-	// deliver completes the receive that Take named by token. c lacks ID and QP. With
-	// c.Err the message broke a rule and has ended the connection.
-	deliver(c Completion, token uint64)
-	// completed hands over the completion of a send work request.
-	completed(c Completion)
+	// deliver completes the receive that Take named by d.Buffer.Token. With d.Err the
+	// message broke a rule and has ended the connection. d is valid during the call.
+	deliver(d *rdmap.Delivery)
+	// completed hands over the completion of a send work request. c is valid during the
+	// call.
+	completed(c *rdmap.Completion)
 	// end says that the connection has ended and that nothing is placed any more: it
 	// completes the receives that are left, which err has cut short. After a graceful
 	// end of the peer's half err is io.EOF.
@@ -37,7 +41,30 @@ type queues interface {
 	leave()
 }
 
-// sendsToCQ is the part of queues that those of this package share.
-type sendsToCQ struct{ qp *QP }
+// toCQs is the part of queues that those of this package share: completions go to
+// the QP's CQs.
+type toCQs struct{ qp *QP }
 
-func (q *sendsToCQ) completed(c Completion) { q.qp.sendCQ.push(&c) }
+func (q *toCQs) completed(c *rdmap.Completion) {
+	if c.Unsignaled && c.Err == nil {
+		q.qp.sendCQ.release(1)
+		return
+	}
+	q.qp.sendCQ.push(&Completion{ID: c.ID, QP: q.qp, Op: c.Op, Length: c.Length, Original: c.Original, Err: c.Err})
+}
+
+// received hands over the completion of a receive.
+func (q *toCQs) received(id uint64, d *rdmap.Delivery) {
+	q.qp.recvCQ.push(&Completion{
+		ID: id, QP: q.qp, Op: recvOp(d), Length: d.Length, Immediate: d.Immediate, Invalidated: d.Invalidated,
+		Solicited: d.Opcode.Solicited(), Err: d.Err,
+	})
+}
+
+// recvOp is the Op of a completion for a message.
+func recvOp(d *rdmap.Delivery) Op {
+	if d.Opcode == rdmap.OpcodeImmediate || d.Opcode == rdmap.OpcodeImmediateSolicited {
+		return OpRecvImmediate
+	}
+	return OpRecv
+}

@@ -5,13 +5,14 @@ import (
 	"sync"
 
 	"github.com/go-iwarp/iwarp/ddp"
+	"github.com/go-iwarp/iwarp/rdmap"
 )
 
 // recvQueue is a QP's receive queue: buffers that the program posts, taken by
 // incoming messages in order of arrival. It is the ddp.Source of QN 0. On an LLP
 // without order a later message may take a buffer first; it completes in its turn.
 type recvQueue struct {
-	sendsToCQ
+	toCQs
 
 	mu      sync.Mutex
 	entries []recvEntry
@@ -90,16 +91,16 @@ func (q *recvQueue) Take(*ddp.Header) (ddp.Buffer, bool) {
 }
 
 // deliver completes the buffer that a message has filled.
-func (q *recvQueue) deliver(c Completion, token uint64) {
+func (q *recvQueue) deliver(d *rdmap.Delivery) {
 	q.mu.Lock()
-	e := q.at(token)
-	c.ID, c.QP = e.id, q.qp
+	e := q.at(d.Buffer.Token)
+	id := e.id
 	clear(e.sg)
 	e.done = true
 	for q.head < q.taken && q.at(q.head).done {
 		q.head++
 	}
-	q.qp.recvCQ.push(&c)
+	q.received(id, d)
 	q.mu.Unlock()
 }
 

@@ -3,6 +3,7 @@ package iwarp
 import (
 	"fmt"
 	"sync"
+	"sync/atomic"
 )
 
 // SRQConfig configures an [SRQ]. Nil, and zero in a field, mean the documented
@@ -44,6 +45,7 @@ type SRQ struct {
 	most   uint64 // octets of the largest receive that was posted
 	qps    int
 	events chan struct{}
+	due    atomic.Bool // an event, when the locks are free
 	closed bool
 }
 
@@ -116,6 +118,7 @@ func (q *SRQ) post(wr *RecvWR) error {
 // Arm asks for one event on Events when fewer than limit receives are left; at
 // once if that is so already. 0 disarms.
 func (q *SRQ) Arm(limit int) {
+	defer q.raise()
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.limit = limit
@@ -125,6 +128,13 @@ func (q *SRQ) Arm(limit int) {
 func (q *SRQ) checkLimit() {
 	if q.count < q.limit {
 		q.limit = 0
+		q.due.Store(true)
+	}
+}
+
+// raise sends the event that is due. No lock is held.
+func (q *SRQ) raise() {
+	if q.due.Load() && q.due.Swap(false) {
 		signal(q.events)
 	}
 }

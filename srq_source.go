@@ -13,7 +13,7 @@ import (
 // srqSource is a QP's view of its SRQ: the ddp.Source of QN 0. Which receives its
 // messages hold is noted, to be flushed when the connection ends.
 type srqSource struct {
-	sendsToCQ
+	toCQs
 	srq *SRQ
 
 	mu     sync.Mutex
@@ -42,6 +42,7 @@ const stagedToken = 1 << 32
 
 // Take implements ddp.Source.
 func (s *srqSource) Take(h *ddp.Header) (ddp.Buffer, bool) {
+	defer s.srq.raise()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.ended {
@@ -89,6 +90,7 @@ func (s *srqSource) stage(h *ddp.Header, most uint64) (ddp.Buffer, bool) {
 
 // Grow implements ddp.Grower, for staged messages.
 func (s *srqSource) Grow(h *ddp.Header, b *ddp.Buffer, n uint64) *protocol.Error {
+	defer s.srq.raise()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	m := s.staged[b.Token]
@@ -134,16 +136,17 @@ func noReceive(h *ddp.Header, why string) *protocol.Error {
 	}
 }
 
-func (s *srqSource) deliver(c Completion, token uint64) {
+func (s *srqSource) deliver(d *rdmap.Delivery) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	token := d.Buffer.Token
 	if token >= stagedToken {
 		m := s.staged[token]
 		if m == nil {
 			return
 		}
-		if c.Err == nil {
-			copyGather(m.sg, m.letter.sg, int(c.Length))
+		if d.Err == nil {
+			copyGather(m.sg, m.letter.sg, int(d.Length))
 		}
 		s.drop(token)
 		if !m.has { // it was refused, and completes nothing
@@ -157,8 +160,7 @@ func (s *srqSource) deliver(c Completion, token uint64) {
 	}
 	begun := s.taken[i].begun
 	s.taken = slices.Delete(s.taken, i, i+1)
-	c.ID, c.QP = s.srq.finish(uint32(token), begun), s.qp
-	s.qp.recvCQ.push(&c)
+	s.received(s.srq.finish(uint32(token), begun), d)
 }
 
 // drop forgets a staged message.

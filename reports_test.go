@@ -180,7 +180,7 @@ func TestReportsNameTests(t *testing.T) {
 	check(t, "docs/reports.md", err)
 	known := map[string]bool{}
 	decl := regexp.MustCompile(`(?m)^func ((?:Test|Fuzz|Example)\w*)\(`)
-	for _, dir := range []string{".", "mpa", "ddp", "rdmap", "capture", "iwarptest", "protocol", "internal/cli", "internal/vectors"} {
+	for _, dir := range []string{".", "mpa", "ddp", "rdmap", "capture", "iwarptest", "protocol", "cmd/iwarp/internal/cli", "internal/vectors"} {
 		files, err := os.ReadDir(dir)
 		check(t, dir, err)
 		for _, f := range files {

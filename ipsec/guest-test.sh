@@ -1,15 +1,15 @@
 #!/bin/bash
-# guest-test.sh: run this module's tests in the guest of interop/guest.sh, whose
+# guest-test.sh: run this module's tests in the guest of cmd/iwarp/interop/guest.sh, whose
 # kernel has ESP. The tests are built here, without cgo, and copied into it.
 #
 #   ipsec/guest-test.sh [OPTION OF THE TEST BINARY]...     such as -test.v -test.run Kernel
 #
 # Environment: IWARP_GUEST_SHELL, IWARP_GUEST_COPY   two ports of 127.0.0.1 to use (18122, 18123)
-# Exit status: the tests'; 3 cannot run here, 4 no image: run interop/guest.sh build first.
+# Exit status: the tests'; 3 cannot run here, 4 no image: run cmd/iwarp/interop/guest.sh build first.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")"
 
-guest=../interop/guest.sh
+guest=../cmd/iwarp/interop/guest.sh
 shell=${IWARP_GUEST_SHELL:-18122}
 copy=${IWARP_GUEST_COPY:-18123}
 work=$(mktemp -d)

@@ -10,7 +10,7 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/go-iwarp/iwarp/internal/cli"
+	"github.com/go-iwarp/iwarp/cmd/iwarp/internal/cli"
 )
 
 // TestDamaged has octets of good captures changed, and captures cut, and all that

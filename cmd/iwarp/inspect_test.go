@@ -14,7 +14,7 @@ import (
 	"github.com/klauspost/compress/zstd"
 	"github.com/rogpeppe/go-internal/testscript"
 
-	"github.com/go-iwarp/iwarp/internal/cli"
+	"github.com/go-iwarp/iwarp/cmd/iwarp/internal/cli"
 )
 
 var update = flag.Bool("update", false, "put what the command prints into the scripts and documents")

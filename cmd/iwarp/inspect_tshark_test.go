@@ -12,7 +12,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/go-iwarp/iwarp/internal/cli"
+	"github.com/go-iwarp/iwarp/cmd/iwarp/internal/cli"
 	"github.com/go-iwarp/iwarp/iwarptest"
 )
 

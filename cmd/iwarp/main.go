@@ -8,7 +8,7 @@ import (
 	"os/signal"
 	"syscall"
 
-	"github.com/go-iwarp/iwarp/internal/cli"
+	"github.com/go-iwarp/iwarp/cmd/iwarp/internal/cli"
 )
 
 func main() { os.Exit(run()) }

@@ -23,7 +23,7 @@ type place struct {
 }
 
 // skipped are the folders without code of the library.
-var skipped = []string{"tools", "cmd", "testdata", "conform", "capture", "interop", "iwarptest"}
+var skipped = []string{"tools", "cmd", "testdata", "capture", "iwarptest"}
 
 // findCode reads the tags of all library code below root. A tag that names nothing,
 // or stands at no declaration, is a complaint.

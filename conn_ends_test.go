@@ -22,7 +22,7 @@ import (
 // A FIN within a message or within an FPDU is no graceful end, in every setting and
 // role; this half is open, and a Terminate says so.
 //
-// Shows: DDP-6.2.2-01, RDMAP-6.2.1-01
+// Shows: DDP-2.3-02, DDP-6.2.2-01, RDMAP-6.2.1-01
 func TestFINWithinAMessage(t *testing.T) {
 	for name, octets := range map[string][]byte{
 		"first segment of a Send":          iwarptest.FPDU(iwarptest.Untagged(3, false, 0, 0, 1, 0, []byte("abc"))),
@@ -62,7 +62,7 @@ func TestFINWithinAMessage(t *testing.T) {
 // Close waits for a Read whose Response comes in slowly, as long as it comes at
 // all, and no longer.
 //
-// Shows: DDP-6.2.1-01
+// Shows: DDP-2.3-01, DDP-6.2.1-01
 func TestCloseWaitsForASlowResponse(t *testing.T) {
 	for _, stops := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {

@@ -69,8 +69,8 @@ var rdmapMutants = []mutant{
 	{name: "segments-after-the-end", ids: "DDP-6.2.1-03", file: "rdmap/recv.go", old: "if s.peerClosed {", new: "if s.peerClosed && seg == nil {"},
 	{name: "post-after-close", ids: "DDP-6.2.1-02", file: "rdmap/stream.go", old: "case s.refuses():\n\t\treturn ErrClosed\n\tcase s.peerClosed", new: "case s.peerClosed"},
 	{name: "outstanding-not-flushed", ids: "RDMAP-6.2.1-02, DDP-6.2.2-02, RDMAP-5.4-06", file: "rdmap/lifetime.go", old: "e.err = s.flushErr", new: "e.err = nil"},
-	{name: "fin-within-a-message", ids: "DDP-6.2.2-01", file: "rdmap/lifetime.go", old: "case s.recv.InProgress():", new: "case s.recv.InProgress() && s.cfg.Unordered:"},
-	{name: "success-behind-a-flush", ids: "RDMAP-6.2.1-02", file: "rdmap/lifetime.go", old: "case cut || e.state != entryDone:", new: "case e.state != entryDone:"},
+	{name: "fin-within-a-message", ids: "DDP-2.3-02, DDP-6.2.2-01", file: "rdmap/lifetime.go", old: "case s.recv.InProgress():", new: "case s.recv.InProgress() && s.cfg.Unordered:"},
+	{name: "success-behind-a-flush", ids: "RDMAP-6.2.1-02", file: "rdmap/lifetime.go", old: "case cut || e.state != entryDone:", new: "case cut && false || e.state != entryDone:"},
 	{name: "culprit-flushed", ids: "RDMAP-6.2.1-02", file: "rdmap/lifetime.go", old: "s.culprit = s.findCulprit(err)", new: "s.culprit = noEntry"},
 	{name: "terminate-within-a-send", ids: "DDP-5.2-03", file: "rdmap/send.go", old: "return s.terminate != nil && !s.peerClosed", new: "return false"},
 }

@@ -3,9 +3,8 @@ package iwarp
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
-	"sync"
-	"sync/atomic"
 
 	"github.com/go-iwarp/iwarp/rdmap"
 )
@@ -63,37 +62,6 @@ func (c *Conn) Drain(ctx context.Context) error {
 	}
 }
 
-// broadcast wakes all who wait for something to happen once.
-type broadcast struct {
-	wanted atomic.Bool
-	mu     sync.Mutex
-	ch     chan struct{}
-}
-
-// wait gives a channel that the next raise closes.
-func (b *broadcast) wait() <-chan struct{} {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.ch == nil {
-		b.ch = make(chan struct{})
-		b.wanted.Store(true)
-	}
-	return b.ch
-}
-
-func (b *broadcast) raise() {
-	if !b.wanted.Load() {
-		return
-	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.ch != nil {
-		close(b.ch)
-		b.ch = nil
-		b.wanted.Store(false)
-	}
-}
-
 // Done is closed when the connection has ended and every work request has
 // completed.
 func (c *Conn) Done() <-chan struct{} { return c.done }
@@ -106,3 +74,40 @@ func (c *Conn) Drained() <-chan struct{} { return c.drained }
 // graceful end. A *[ProtocolError] has the triple; with Remote it is the peer's
 // Terminate.
 func (c *Conn) Err() error { return c.stream.Err() }
+
+// Close is CloseContext without a context.
+func (c *Conn) Close() error { return c.CloseContext(context.Background()) }
+
+// CloseContext ends the connection gracefully: it refuses new work, lets what is
+// posted complete, sends a FIN and waits for the peer's. It takes as long as the
+// work of this end moves, and Config.CloseTimeout beyond that for what the peer
+// still wants or keeps open. Then, or when ctx ends, the connection is aborted, and
+// the error says so. Otherwise it is nil, also when the connection had failed before
+// (see Err). It is idempotent.
+func (c *Conn) CloseContext(ctx context.Context) error {
+	c.setState(closing)
+	c.stream.CloseSend()
+	c.mu.Lock()
+	c.leaving = true
+	c.mu.Unlock()
+	c.startTimer()
+	c.dropUnclosable()
+	c.kick()
+	stop := context.AfterFunc(ctx, func() { c.giveUp(context.Cause(ctx)) })
+	<-c.done
+	stop()
+	c.qp.queues.disown()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.cause
+}
+
+// giveUp cuts a connection that is closing, for the reason given.
+func (c *Conn) giveUp(cause error) {
+	c.mu.Lock()
+	if c.halves > 0 && c.cause == nil {
+		c.cause = fmt.Errorf("iwarp: close: %w", cause)
+	}
+	c.mu.Unlock()
+	c.cut("close", cause)
+}

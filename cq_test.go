@@ -294,3 +294,84 @@ func TestCQEvents(t *testing.T) {
 	check(t, "PostRecv", b.PostRecv(iwarp.RecvWR{}))
 	event()
 }
+
+// A Write or Send is complete when the network has taken it: the peer has not
+// read an octet yet, and may never do so.
+// Shows: DDP-5.4-01, RDMAP-5.5-03, RDMAP-5.5-09
+func TestCompleteIsNotReceived(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, p := clientOfPeer(t, nil)
+		check(t, "PostSend", c.QP().PostSend(
+			iwarp.SendWR{ID: 1, Op: iwarp.OpWrite, SG: [][]byte{make([]byte, 1000)}},
+			iwarp.SendWR{ID: 2, Op: iwarp.OpSend, SG: [][]byte{make([]byte, 1000)}}))
+		for i, got := range collect(t, c.QP().SendCQ(), 2) {
+			if got.ID != uint64(i+1) || got.Err != nil {
+				t.Errorf("%+v", got)
+			}
+		}
+		// More than the network takes.
+		check(t, "PostSend", c.QP().PostSend(iwarp.SendWR{ID: 3, Op: iwarp.OpWrite, SG: [][]byte{make([]byte, 1<<20)}}))
+		synctest.Wait()
+		if n := c.QP().SendCQ().Poll(make([]iwarp.Completion, 1)); n != 0 {
+			t.Error("a Write that the network has not taken is complete")
+		}
+		p.Abort()
+		if got := collect(t, c.QP().SendCQ(), 1)[0]; got.ID != 3 || !errors.Is(got.Err, iwarp.ErrFlushed) {
+			t.Errorf("%+v", got)
+		}
+	})
+}
+
+// A completion queue that two QPs share cannot overflow: a post without room for
+// its completion is refused, whoever makes it, every completion comes, and a QP
+// with another queue notices nothing.
+// Shows: SEC-6.4.3.2-01, SEC-6.4.6-01
+func TestSharedCQ(t *testing.T) {
+	d := newDevice(t, nil)
+	cq := must(d.NewCQ(4))(t)
+	defer cq.Close()
+	var clients []*iwarp.QP
+	for _, c := range []*iwarp.CQ{cq, cq, nil} {
+		qp := newQP(t, d, &iwarp.QPConfig{SendCQ: c, SendDepth: 10})
+		tcpPair(t, &iwarp.Config{QP: qp}, nil)
+		clients = append(clients, qp)
+	}
+	post := func(qp *iwarp.QP, id uint64) error { return qp.PostSend(iwarp.SendWR{ID: id, Op: iwarp.OpWrite}) }
+	for i := range uint64(4) {
+		check(t, "PostSend", post(clients[i%2], i))
+	}
+	for _, qp := range clients[:2] { // also when all four have completed
+		if err := post(qp, 9); !errors.Is(err, iwarp.ErrCQFull) {
+			t.Errorf("a fifth: %v", err)
+		}
+	}
+	for i := range uint64(10) {
+		check(t, "PostSend with another queue", post(clients[2], i))
+	}
+	collect(t, clients[2].SendCQ(), 10)
+	seen := map[uint64]bool{}
+	for _, c := range collect(t, cq, 4) {
+		if c.Err != nil || c.ID > 3 || seen[c.ID] {
+			t.Errorf("%+v", c)
+		}
+		seen[c.ID] = true
+	}
+	check(t, "after polling", post(clients[0], 5))
+	collect(t, cq, 1)
+	// Also while nothing has completed: what is posted has its entry.
+	recvs := must(d.NewCQ(3))(t)
+	defer recvs.Close()
+	x, y := newQP(t, d, &iwarp.QPConfig{RecvCQ: recvs}), newQP(t, d, &iwarp.QPConfig{RecvCQ: recvs})
+	check(t, "PostRecv", x.PostRecv(iwarp.RecvWR{ID: 1}, iwarp.RecvWR{ID: 2}))
+	check(t, "PostRecv", y.PostRecv(iwarp.RecvWR{ID: 3}))
+	for _, qp := range []*iwarp.QP{x, y} {
+		if err := qp.PostRecv(iwarp.RecvWR{ID: 4}); !errors.Is(err, iwarp.ErrCQFull) {
+			t.Errorf("a fourth: %v", err)
+		}
+	}
+	check(t, "Close", x.Close())
+	check(t, "Close", y.Close())
+	if got := collect(t, recvs, 3); got[0].ID != 1 || got[1].ID != 2 || got[2].ID != 3 {
+		t.Errorf("flushed: %+v", got)
+	}
+}

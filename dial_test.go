@@ -142,3 +142,47 @@ func TestNoFallback(t *testing.T) {
 		})
 	}
 }
+
+// R01: a responder that resets a Request of revision 2 which does not ask for
+// peer-to-peer. The default asks; a program that wants client-server gets
+// revision 1 at the second try.
+func TestPeerToPeerOnly(t *testing.T) {
+	for _, rtr := range []iwarp.RTR{0, iwarp.RTRNone} {
+		ln := must(net.Listen("tcp", "127.0.0.1:0"))(t)
+		defer ln.Close()
+		var wg sync.WaitGroup
+		tries := 0
+		wg.Go(func() {
+			for {
+				nc, err := ln.Accept()
+				if err != nil {
+					return
+				}
+				tries++
+				p := iwarptest.NewPeer(t, nc)
+				req := p.WantStartup("a Request", "MPA ID Req Frame")
+				switch {
+				case req[17] == 1:
+					p.SendRaw(iwarptest.Reply(iwarptest.FlagC, 1, nil))
+				case req[20]&0x80 == 0: // A
+					_ = nc.(*net.TCPConn).SetLinger(0)
+					_ = nc.Close()
+					continue
+				default:
+					p.SendRaw(iwarptest.Reply(iwarptest.FlagC|iwarptest.FlagS, 2, iwarptest.Enhanced(0x8000|32, 0x8000|32, nil)))
+				}
+				_, _ = nc.Read(make([]byte, 1000))
+				_ = nc.Close()
+			}
+		})
+		c, err := iwarp.Dial(testContext(t), "tcp", ln.Addr().String(), &iwarp.Config{RTR: rtr})
+		check(t, "Dial", err)
+		st := c.ConnectionState()
+		c.Abort()
+		_ = ln.Close()
+		wg.Wait()
+		if rtr == 0 && (st.Revision != 2 || !st.PeerToPeer || tries != 1) || rtr == iwarp.RTRNone && (st.Revision != 1 || tries != 2) {
+			t.Errorf("RTR %v: %+v at try %d", rtr, st, tries)
+		}
+	}
+}

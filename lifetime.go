@@ -1,18 +1,13 @@
 package iwarp
 
 import (
-	"context"
 	"errors"
-	"fmt"
 	"log/slog"
-	"os"
 	"sync"
 	"sync/atomic"
 	"time"
 
-	"github.com/go-iwarp/iwarp/mpa"
 	"github.com/go-iwarp/iwarp/protocol"
-	"github.com/go-iwarp/iwarp/rdmap"
 )
 
 // lifetime is where a connection stands:
@@ -216,111 +211,4 @@ func (c *Conn) halfEnded() {
 	c.give()
 	close(c.done)
 	c.events.log(slog.LevelInfo, "iwarp connection closed", "remote", c.RemoteAddr(), "error", c.stream.Err())
-}
-
-// startTimer bounds what a closing or failed connection waits for: see
-// Config.CloseTimeout.
-func (c *Conn) startTimer() {
-	if c.cfg.CloseTimeout < 0 {
-		return
-	}
-	now := c.progress()
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.timer == nil && c.halves > 0 {
-		c.last = now
-		c.timer = time.AfterFunc(c.cfg.CloseTimeout, c.timeUp)
-	}
-}
-
-// timeUp cuts the connection, unless work of this end has moved since the timer
-// was set.
-func (c *Conn) timeUp() {
-	now := c.progress()
-	c.mu.Lock()
-	if c.halves == 0 {
-		c.mu.Unlock()
-		return
-	}
-	if now.since(&c.last) {
-		c.last = now
-		c.timer.Reset(c.cfg.CloseTimeout)
-		c.mu.Unlock()
-		return
-	}
-	c.cause = fmt.Errorf("iwarp: close: the peer did not take the data or close its half within %v: %w", c.cfg.CloseTimeout, os.ErrDeadlineExceeded)
-	cause := c.cause
-	c.mu.Unlock()
-	c.cut("close", cause)
-}
-
-// progress is how far the work of this end has come. The peer's own work (its
-// Reads, what it sends) does not count: it could go on for ever.
-type progress struct {
-	own      rdmap.Progressed
-	sent     uint64 // octets that TCP has taken
-	segments uint64 // that have come whole
-	partial  uint64 // octets of the one that is coming
-}
-
-func (c *Conn) progress() progress {
-	p := progress{own: c.stream.Progressed()}
-	if m, ok := c.llp.(*mpa.Conn); ok {
-		s := m.Stats()
-		p.sent, p.segments, p.partial = s.OctetsSent, s.FPDUsReceived, s.OctetsRead-s.OctetsReceived
-	}
-	return p
-}
-
-// since reports whether work of this end was outstanding before and has moved
-// since: something has completed, octets of a Response have been placed, octets of
-// a batch with messages of this end have been taken, or more of an FPDU has come,
-// as long as that one FPDU may be a Response's.
-func (p *progress) since(before *progress) bool {
-	switch {
-	case before.own.Outstanding == 0:
-		return false
-	case p.own.Octets != before.own.Octets || p.own.Done != before.own.Done:
-		return true
-	case before.own.Sending && p.sent != before.sent:
-		return true
-	}
-	return before.own.Reading && p.segments == before.segments && p.partial > before.partial
-}
-
-// Close is CloseContext without a context.
-func (c *Conn) Close() error { return c.CloseContext(context.Background()) }
-
-// CloseContext ends the connection gracefully: it refuses new work, lets what is
-// posted complete, sends a FIN and waits for the peer's. It takes as long as the
-// work of this end moves, and Config.CloseTimeout beyond that for what the peer
-// still wants or keeps open. Then, or when ctx ends, the connection is aborted, and
-// the error says so. Otherwise it is nil, also when the connection had failed before
-// (see Err). It is idempotent.
-func (c *Conn) CloseContext(ctx context.Context) error {
-	c.setState(closing)
-	c.stream.CloseSend()
-	c.mu.Lock()
-	c.leaving = true
-	c.mu.Unlock()
-	c.startTimer()
-	c.dropUnclosable()
-	c.kick()
-	stop := context.AfterFunc(ctx, func() { c.giveUp(context.Cause(ctx)) })
-	<-c.done
-	stop()
-	c.qp.queues.disown()
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.cause
-}
-
-// giveUp cuts a connection that is closing, for the reason given.
-func (c *Conn) giveUp(cause error) {
-	c.mu.Lock()
-	if c.halves > 0 && c.cause == nil {
-		c.cause = fmt.Errorf("iwarp: close: %w", cause)
-	}
-	c.mu.Unlock()
-	c.cut("close", cause)
 }

@@ -5,9 +5,11 @@ import (
 	"fmt"
 	"runtime"
 	"testing"
+	"testing/synctest"
 	"weak"
 
 	"github.com/go-iwarp/iwarp"
+	"github.com/go-iwarp/iwarp/iwarptest"
 	"github.com/go-iwarp/iwarp/protocol"
 )
 
@@ -344,4 +346,31 @@ func TestWindowQuota(t *testing.T) {
 	if n := pd.Use().MRs; n != 0 {
 		t.Errorf("%d regions and windows in use at the end", n)
 	}
+}
+
+// A window's STag is known when its bind is posted, and works from the bind's turn
+// on: not while a Read that the bind waits for has no Response.
+// Shows: RDMAP-8.1.1-04
+func TestWindowBeforeItsTurn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		v, p := clientOfPeer(t, nil)
+		g := newGuarded(100)
+		mr := must(v.RegisterMR(g.mem, 0))(t)
+		defer mr.Close()
+		mw := must(v.QP().AllocMW())(t)
+		defer mw.Close()
+		check(t, "PostSend", v.QP().PostSend(
+			iwarp.SendWR{Op: iwarp.OpRead, SG: [][]byte{make([]byte, 1)}},
+			iwarp.SendWR{Op: iwarp.OpBind, Fence: true, Bind: &iwarp.Bind{MW: mw, MR: mr, Length: 100, Access: iwarp.RemoteWrite}}))
+		p.Frame("the Read Request")
+		if mw.STag() == 0 || mw.Valid() {
+			t.Errorf("STag %v, valid %t", mw.STag(), mw.Valid())
+		}
+		p.Send(iwarptest.Write(uint32(mw.STag()), 0, []byte("early")))
+		p.WantTerminate("before the bind's turn", uint16(protocol.DDPTaggedInvalidSTag))
+		p.WantEOF("the end")
+		p.CloseWrite()
+		wantDone(t, v)
+		g.checkUntouched(t)
+	})
 }

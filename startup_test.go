@@ -406,3 +406,28 @@ func TestPrivateDataExact(t *testing.T) {
 		}
 	})
 }
+
+// An initiator that finds the agreement unacceptable, for a reason that has no
+// number of its own, says 2/0/05 before it goes: here a responder of revision 0,
+// which knows no peer-to-peer.
+// Shows: MPA2-9.3-01, MPA2-8-01
+func TestLocalErrorOfStartup(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		x, y := pipe(nil)
+		p := iwarptest.NewPeer(t, y)
+		got := make(chan error, 1)
+		go func() {
+			_, err := iwarp.Client(testContext(t), x, &iwarp.Config{RDMAC: mpa.RDMACPermissive, RequirePeerToPeer: true})
+			got <- err
+		}()
+		p.Respond("startup", iwarptest.Reply(iwarptest.FlagC|iwarptest.FlagM, 0, nil))
+		p.Out.Markers, p.In.Markers = true, true
+		seg := p.Frame("the Terminate")
+		if want := versionZero(iwarptest.Terminate(uint16(protocol.MPALocalCatastrophic), nil)); !bytes.Equal(seg, want) {
+			t.Errorf("got %x, want %x", seg, want)
+		}
+		p.WantEOF("the end")
+		p.CloseWrite()
+		wantCode(t, <-got, protocol.MPALocalCatastrophic, false)
+	})
+}

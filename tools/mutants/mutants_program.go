@@ -24,6 +24,6 @@ var programMutants = []mutant{
 	{name: "fin-not-sent", ids: "DDP-6.2.1-05, DDP-6.2.1-06, DDP-3-09", file: "lifetime.go", old: "err := c.llp.CloseWrite()", new: "var err error"},
 	{name: "mpa-error-without-terminate", ids: "RDMAP-6.2.1-01, MPA-8-10", file: "conn_recv.go", old: "c.stream.Fail(perr, intact)", new: "c.stream.Fail(perr, false)"},
 	{name: "mpa-error-not-told", ids: "MPA-8-06, DDP-7-01, RDMAP-7.1-01", file: "conn_recv.go", old: "if !perr.Remote {\n\t\tc.stream.Fail", new: "if perr.Remote {\n\t\tc.stream.Fail"},
-	{name: "peer-never-closes", ids: "RDMAP-6.2.1-03, DDP-6.2-02", file: "lifetime.go", old: "\tc.cut(\"close\", cause)\n}\n\n// progress is", new: "\t_ = cause\n}\n\n// progress is", tests: []string{". TestCloseTimeout"}},
+	{name: "peer-never-closes", ids: "RDMAP-6.2.1-03, DDP-6.2-02", file: "close_timeout.go", old: "\tc.cut(\"close\", cause)\n}\n\n// progress is", new: "\t_ = cause\n}\n\n// progress is", tests: []string{". TestCloseTimeout"}},
 	{name: "connection-stays-open", ids: "DDP-3-10", file: "lifetime.go", old: "\tc.drop()\n\tc.setState(done)", new: "\tc.setState(done)"},
 }

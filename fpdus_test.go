@@ -2,11 +2,7 @@ package iwarp_test
 
 import (
 	"bytes"
-	"net"
-	"os"
-	"regexp"
 	"slices"
-	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -15,52 +11,6 @@ import (
 	"github.com/go-iwarp/iwarp/iwarptest"
 	"github.com/go-iwarp/iwarp/mpa"
 )
-
-// Tests of what people have met with other implementations: docs/reports.md.
-
-// R01: a responder that resets a Request of revision 2 which does not ask for
-// peer-to-peer. The default asks; a program that wants client-server gets
-// revision 1 at the second try.
-func TestPeerToPeerOnly(t *testing.T) {
-	for _, rtr := range []iwarp.RTR{0, iwarp.RTRNone} {
-		ln := must(net.Listen("tcp", "127.0.0.1:0"))(t)
-		defer ln.Close()
-		var wg sync.WaitGroup
-		tries := 0
-		wg.Go(func() {
-			for {
-				nc, err := ln.Accept()
-				if err != nil {
-					return
-				}
-				tries++
-				p := iwarptest.NewPeer(t, nc)
-				req := p.WantStartup("a Request", "MPA ID Req Frame")
-				switch {
-				case req[17] == 1:
-					p.SendRaw(iwarptest.Reply(iwarptest.FlagC, 1, nil))
-				case req[20]&0x80 == 0: // A
-					_ = nc.(*net.TCPConn).SetLinger(0)
-					_ = nc.Close()
-					continue
-				default:
-					p.SendRaw(iwarptest.Reply(iwarptest.FlagC|iwarptest.FlagS, 2, iwarptest.Enhanced(0x8000|32, 0x8000|32, nil)))
-				}
-				_, _ = nc.Read(make([]byte, 1000))
-				_ = nc.Close()
-			}
-		})
-		c, err := iwarp.Dial(testContext(t), "tcp", ln.Addr().String(), &iwarp.Config{RTR: rtr})
-		check(t, "Dial", err)
-		st := c.ConnectionState()
-		c.Abort()
-		_ = ln.Close()
-		wg.Wait()
-		if rtr == 0 && (st.Revision != 2 || !st.PeerToPeer || tries != 1) || rtr == iwarp.RTRNone && (st.Revision != 1 || tries != 2) {
-			t.Errorf("RTR %v: %+v at try %d", rtr, st, tries)
-		}
-	}
-}
 
 // R24: a program that changes a buffer between post and completion. Inline the
 // octets are those at the time of the post; otherwise they are anyone's, but never
@@ -168,50 +118,5 @@ func TestOverlappingWrites(t *testing.T) {
 	g.check(t)
 	if i := slices.IndexFunc(g.mem, func(c byte) bool { return c != 11 && c != 12 }); i >= 0 {
 		t.Errorf("octet %d is %d: of no last Write", i, g.mem[i])
-	}
-}
-
-// docs/reports.md has a line for each entry, and names tests that exist.
-func TestReportsNameTests(t *testing.T) {
-	doc, err := os.ReadFile("docs/reports.md")
-	if os.IsNotExist(err) {
-		t.Skip("the module without its documents")
-	}
-	check(t, "docs/reports.md", err)
-	known := map[string]bool{}
-	decl := regexp.MustCompile(`(?m)^func ((?:Test|Fuzz|Example)\w*)\(`)
-	for _, dir := range []string{".", "mpa", "ddp", "rdmap", "capture", "iwarptest", "protocol", "cmd/iwarp/internal/cli", "internal/vectors"} {
-		files, err := os.ReadDir(dir)
-		check(t, dir, err)
-		for _, f := range files {
-			if !strings.HasSuffix(f.Name(), "_test.go") {
-				continue
-			}
-			src, err := os.ReadFile(dir + "/" + f.Name())
-			check(t, f.Name(), err)
-			for _, m := range decl.FindAllSubmatch(src, -1) {
-				name := string(m[1])
-				if dir != "." {
-					name = dir + "." + name
-				}
-				known[name] = true
-			}
-		}
-	}
-	entries := 0
-	for line := range strings.Lines(string(doc)) {
-		if !strings.HasPrefix(line, "| R") {
-			continue
-		}
-		entries++
-		names := regexp.MustCompile("`([^`]*)`").FindAllStringSubmatch(line[strings.LastIndex(strings.TrimRight(line, " |\n"), "|"):], -1)
-		for _, n := range names {
-			if strings.Contains(n[1], "Test") && !known[n[1]] || strings.Contains(n[1], "Fuzz") && !known[n[1]] {
-				t.Errorf("no test %s: %s", n[1], line)
-			}
-		}
-	}
-	if entries != 65 {
-		t.Errorf("%d entries, want 65", entries)
 	}
 }

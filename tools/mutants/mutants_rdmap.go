@@ -20,7 +20,7 @@ var rdmapMutants = []mutant{
 
 	// headers
 	{name: "read-size-place", ids: "RDMAP-4.4-01", file: "rdmap/header.go", old: "binary.BigEndian.Uint32(b[12:]),\n\t\tSrcSTag", new: "binary.BigEndian.Uint32(b[8:]),\n\t\tSrcSTag"},
-	{name: "read-sink-to-lost", ids: "RDMAP-4.4-02", file: "rdmap/send.go", old: "t.tagged(OpcodeReadResponse, r.SinkSTag, r.SinkTO)", new: "t.tagged(OpcodeReadResponse, r.SinkSTag, 0)"},
+	{name: "read-sink-to-lost", ids: "RDMAP-4.4-02", file: "rdmap/respond.go", old: "t.tagged(OpcodeReadResponse, r.SinkSTag, r.SinkTO)", new: "t.tagged(OpcodeReadResponse, r.SinkSTag, 0)"},
 	{name: "read-midway-not-advanced", ids: "RDMAP-4.8-08", file: "rdmap/header.go", old: "r.SrcTO += uint64(n)", new: "r.SrcTO += 0"},
 	{name: "read-request-too-long", ids: "RDMAP-4.2-01", file: "rdmap/recv.go", old: "if m.Length != ReadRequestLen {", new: "if m.Length == 0 {"},
 	{name: "terminate-bit-d", ids: "RDMAP-4.8-03", file: "rdmap/terminate.go", old: "termD = 0x4000", new: "termD = 0x1000"},
@@ -42,9 +42,9 @@ var rdmapMutants = []mutant{
 	// requests, responses, order
 	{name: "ord-exceeded", ids: "RDMAP-6.1-04, RDMAP-6.1-03", file: "rdmap/read.go", old: "return q.tail-q.head >= uint64(q.size) }", new: "return q.tail-q.head >= uint64(len(q.slots)+1) }"},
 	{name: "ird-exceeded", ids: "RDMAP-6.1-05, RDMAP-6.1-02", file: "rdmap/read.go", old: "if i-q.head >= uint64(q.size) {", new: "if i-q.head >= uint64(q.size)+1 {"},
-	{name: "empty-read-validated", ids: "RDMAP-5.2.1-12, RDMAP-5.2.1-10", file: "rdmap/send.go", old: "if r.Size > 0 {", new: "if r.Size >= 0 {"},
-	{name: "read-source-not-checked-again", ids: "RDMAP-8.1.1-06, SEC-6.2.2-02, RDMAP-4.8-08", file: "rdmap/send.go", old: "\t\tif perr != nil {\n\t\t\ts.Fail(s.midway", new: "\t\tif perr != nil && region != nil {\n\t\t\ts.Fail(s.midway"},
-	{name: "read-midway-as-asked", ids: "RDMAP-4.8-08", file: "rdmap/send.go", old: "s.Fail(s.midway(perr, left), true)", new: "asked := t.request.read\n\t\t\ts.Fail(readOffender(perr, &t.request.header, &asked), true)"},
+	{name: "empty-read-validated", ids: "RDMAP-5.2.1-12, RDMAP-5.2.1-10", file: "rdmap/respond.go", old: "if r.Size > 0 {", new: "if r.Size >= 0 {"},
+	{name: "read-source-not-checked-again", ids: "RDMAP-8.1.1-06, SEC-6.2.2-02, RDMAP-4.8-08", file: "rdmap/respond.go", old: "\t\tif perr != nil {\n\t\t\ts.Fail(s.midway", new: "\t\tif perr != nil && region != nil {\n\t\t\ts.Fail(s.midway"},
+	{name: "read-midway-as-asked", ids: "RDMAP-4.8-08", file: "rdmap/respond.go", old: "s.Fail(s.midway(perr, left), true)", new: "asked := t.request.read\n\t\t\ts.Fail(readOffender(perr, &t.request.header, &asked), true)"},
 	{name: "read-source-not-checked", ids: "RDMAP-7.2-06, RDMAP-7.2-08", file: "rdmap/read.go", old: "return s.cfg.Table.CheckFetch(", new: "return nil; return s.cfg.Table.CheckFetch("},
 	{name: "write-delivered", ids: "RDMAP-5.1-02, RDMAP-3.2-02", file: "rdmap/recv.go", old: "s.writes.Add(1)\n\t\treturn nil", new: "s.writes.Add(1)\n\t\ts.mu.Lock()\n\t\tdefer s.mu.Unlock()\n\t\treturn s.deliverSend(op, m)"},
 	{name: "not-invalidated", ids: "RDMAP-5.3-12", file: "rdmap/recv.go", old: "if op.Invalidates() {", new: "if op.Invalidates() && m.Length == 1<<31 {"},
@@ -55,7 +55,7 @@ var rdmapMutants = []mutant{
 	{name: "response-too-short", ids: "RDMAP-5.2.2-05", file: "rdmap/recv.go", old: "missing != uint64(o.size)", new: "missing > uint64(o.size)"},
 	{name: "response-out-of-order", ids: "RDMAP-5.5-13, RDMAP-5.2.2-05", file: "rdmap/recv.go", old: "if o == nil || (!first && !s.cfg.Unordered) {", new: "if o == nil || (!first && s.cfg.Unordered) {"},
 	{name: "response-octets-again", ids: "RDMAP-5.2.2-05", file: "ddp/sink.go", old: "if !s.came.admits(to, n) {", new: "if false {"},
-	{name: "responses-reversed", ids: "RDMAP-5.2.2-04, RDMAP-5.2.1-04, EXT-5.4-06", file: "rdmap/send.go", old: "t.request, t.released = *q.at(q.head), false", new: "t.request, t.released = *q.at(q.ready - 1), false"},
+	{name: "responses-reversed", ids: "RDMAP-5.2.2-04, RDMAP-5.2.1-04, EXT-5.4-06", file: "rdmap/respond.go", old: "t.request, t.released = *q.at(q.head), false", new: "t.request, t.released = *q.at(q.ready - 1), false"},
 	{name: "read-complete-when-sent", ids: "RDMAP-5.5-12, EXT-5.4-05", file: "rdmap/send.go", old: "e.state = entryWaiting", new: "e.state = entryDone"},
 	{name: "complete-before-ddp", ids: "RDMAP-5.5-09", file: "rdmap/send.go", old: "s.batchTaken()\n\tp := s.progress", new: "p := s.progress"},
 	{name: "complete-out-of-order", ids: "RDMAP-5.5-10", file: "rdmap/stream.go", old: "\t\tif e.state != entryDone {\n\t\t\treturn\n\t\t}\n\t\ts.completion", new: "\t\tif e.state != entryDone && e.req.Op != OpRead {\n\t\t\treturn\n\t\t}\n\t\ts.completion"},

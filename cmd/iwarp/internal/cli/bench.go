@@ -70,7 +70,7 @@ With --json every line is an object; "event" says which:
             the others are the time of), allocs_per_op, histogram: a list of {below_ns, count}
             with several connections also: jain (Jain's index of how far the connections were in the middle of a
             sample: 1 is all alike), memory_per_conn (octets of memory of both ends for a connection)
-            to a HOST:PORT that is far away also: round_trip_ns, and limited_by where what is under way limits: ord or depth
+            to an end that is far away (1 ms) also: round_trip_ns, and limited_by where what is under way limits: ord or depth
             with --net also: net, an object with mtu, offloads, steering, retransmissions (TCP segments sent again in the
             samples that count), void_samples (taken again, since segments were)
             with --baseline also: ratio (median of the rounds' ratios, below 1 is slower for bandwidth, above 1

@@ -329,13 +329,11 @@ func (b *benchClient) measure(ctx context.Context, spec benchSpec, first bool) (
 		r.add(count, round)
 	}
 	r.finish(b.Baseline)
-	if b.Server != nil {
-		trip, err := b.roundTrip(ctx)
-		if err != nil {
-			return nil, err
-		}
-		r.limit(trip, r.ord)
+	trip, err := b.roundTrip(ctx)
+	if err != nil {
+		return nil, err
 	}
+	r.limit(trip, r.ord)
 	return r, nil
 }
 

@@ -43,7 +43,7 @@ type benchResult struct {
 	network      *netResult
 	memory       float64 // octets a connection, both ends
 	baseMemory   float64
-	trip         time.Duration // a round trip to a HOST:PORT that is far away
+	trip         time.Duration // a round trip to an end that is far away
 	limitedBy    benchLimit
 	ord          int
 	align        align

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 
 	"github.com/go-iwarp/iwarp/internal/svgplot"
@@ -104,7 +105,7 @@ func (c *checker) ladder(ctx context.Context, at *place, name, op, color string,
 		if at.net != nil {
 			again = fmt.Sprint(r.Net.Retransmissions)
 			if r.Net.Void > 0 {
-				again += fmt.Sprintf(", %d samples void", r.Net.Void)
+				again += fmt.Sprintf(", %d void", r.Net.Void)
 			}
 		}
 		c.cells(fmt.Sprint(r.Octets), perSecond(r.Rate), line(results, i), fmt.Sprintf("%.3f", r.GBps), fmt.Sprintf("%.3f", r.Baseline.GBps),
@@ -140,9 +141,13 @@ func none(n int) []float64 {
 }
 
 // line is the share that a size reaches of the straight line between its
-// neighbours, where it has two.
+// neighbours in the ladder, where both were measured.
 func line(results []*result, i int) string {
 	if i == 0 || i == len(results)-1 {
+		return ""
+	}
+	k := slices.Index(sizes, results[i].Octets)
+	if k <= 0 || k == len(sizes)-1 || results[i-1].Octets != sizes[k-1] || results[i+1].Octets != sizes[k+1] {
 		return ""
 	}
 	x := func(r *result) float64 { return math.Log(float64(r.Octets)) }

@@ -6,17 +6,23 @@ import (
 	"testing"
 )
 
-// A size is a dent where it is far below its neighbours.
+// A size is a dent where it is far below its neighbours in the ladder; with others beside it nothing is said.
 func TestLine(t *testing.T) {
-	list := []*result{{Octets: 100, Rate: 1000}, {Octets: 1000, Rate: 100}, {Octets: 10000, Rate: 10}, {Octets: 20000, Rate: 5}}
+	var list []*result
+	for _, size := range sizes[:4] {
+		list = append(list, &result{Octets: size, Rate: 1e9 / float64(size)})
+	}
 	for i, want := range []string{"", "1.00", "1.00", ""} {
 		if got := line(list, i); got != want {
 			t.Errorf("size %d: %q, want %q", list[i].Octets, got, want)
 		}
 	}
-	list[1].Rate = 50
+	list[1].Rate /= 2
 	if got := line(list, 1); got != "**0.50**" {
 		t.Errorf("a dent is %q", got)
+	}
+	if got := line([]*result{list[0], list[2], list[3]}, 1); got != "" {
+		t.Errorf("without its neighbour: %q", got)
 	}
 }
 

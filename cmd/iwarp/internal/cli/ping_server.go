@@ -60,14 +60,20 @@ func (e disconnectedEvent) text() string {
 type serverSummary struct {
 	Clients uint64 `json:"clients"`
 	Failed  uint64 `json:"failed"`
+	// StartupFailed counts connections that got no further than startup: no clients.
+	StartupFailed uint64 `json:"startup_failed"`
 	summary
 }
 
 func (e serverSummary) kind() string { return "summary" }
 
 func (e serverSummary) text() string {
-	return fmt.Sprintf("served %s (%d failed), %s, %s each way%s", plural(e.Clients, "client"), e.Failed,
-		plural(e.Iterations, "iteration"), plural(e.Octets, "octet"), e.times())
+	startup := ""
+	if e.StartupFailed > 0 {
+		startup = fmt.Sprintf("; %s failed at startup", plural(e.StartupFailed, "more connection"))
+	}
+	return fmt.Sprintf("served %s (%d failed), %s, %s each way%s%s", plural(e.Clients, "client"), e.Failed,
+		plural(e.Iterations, "iteration"), plural(e.Octets, "octet"), e.times(), startup)
 }
 
 // run serves until ctx ends.
@@ -97,7 +103,9 @@ func (s *pingServer) serveOn(ctx context.Context, nl net.Listener) error {
 	cancel()
 	_ = ln.Close()
 	wg.Wait()
-	s.out.emit(serverSummary{Clients: s.clients, Failed: s.failed, summary: s.times.summary()})
+	s.out.emit(serverSummary{
+		Clients: s.clients, Failed: s.failed, StartupFailed: ln.Stats().Failed, summary: s.times.summary(),
+	})
 	return err
 }
 

@@ -1,17 +1,12 @@
-// Package capture reads and writes captures of iWARP traffic.
+// Package capture records the traffic of a program's own connections, and writes
+// and reads captures: files of packets, pcap or pcapng. What is in the packets, and
+// who broke which rule, the command `iwarp inspect` tells.
 //
-// # Reading
+// # Recording
 //
-// [Open] reads a capture, pcap or pcapng, and finds iWARP in it, on any port: see
-// [Reader]. It follows TCP itself, runs the library's own receive engines over
-// each direction, and judges every sender as a strict receiver would: see
-// [Verdict]. IP fragments are reported and not put together.
-//
-// # Writing
-//
-// What it writes Wireshark and every other reader of pcapng can open. It needs no
-// privilege: a [Recorder] sits on the connections of the program itself and notes
-// what they write and read.
+// A [Recorder] sits on the connections of the program itself and notes what they
+// write and read. It needs no privilege, and Wireshark and every other reader of
+// pcapng can open the file.
 //
 //	f, err := os.Create("iwarp.pcapng")
 //	...
@@ -47,5 +42,8 @@
 // writes, no FPDU is aligned with a TCP segment, and an idle connection keeps a
 // small buffer. Expect less throughput, and do not measure with a recorder.
 //
-// [Writer] is the pcapng writer alone.
+// # Packets
+//
+// [Writer] writes packets as pcapng, and [Reader] reads those of a pcapng or pcap
+// file. Neither looks at what is in them.
 package capture

@@ -21,6 +21,3 @@ func OpenFlows(r *Recorder) int {
 	defer r.mu.Unlock()
 	return len(r.flows)
 }
-
-// Memory tells what the reader accounts for, in octets, and for how many connections.
-func Memory(r *Reader) (octets, conns int) { return r.memory, len(r.conns) }

@@ -58,7 +58,7 @@ func newPcap(s *source) (*pcapFile, error) {
 	return f, nil
 }
 
-func (f *pcapFile) next(p *rawPacket) error {
+func (f *pcapFile) next(p *Packet) error {
 	b, err := f.src.next(pcapRecordLen)
 	if err != nil {
 		if errors.Is(err, io.EOF) {
@@ -83,9 +83,9 @@ func (f *pcapFile) next(p *rawPacket) error {
 		return e
 	}
 	f.frame++
-	*p = rawPacket{
-		frame: f.frame, time: int64(sec)*int64(time.Second) + ns,
-		link: f.link, data: data, orig: max(int(min(orig, maxBlock)), int(n)),
+	*p = Packet{
+		Time: time.Unix(int64(sec), ns).UTC(),
+		Link: LinkType(f.link), Data: data, Length: max(int(min(orig, maxBlock)), int(n)),
 	}
 	return nil
 }

@@ -40,6 +40,12 @@ type Packet struct {
 	Direction Direction
 	// Comment is shown beside the packet; at most 65535 octets.
 	Comment string
+
+	// Interface is the packet's interface, an index of [FileInfo].Interfaces, and
+	// Link that interface's link type. A Reader sets them. A [Writer] has one
+	// interface, and ignores them.
+	Interface int
+	Link      LinkType
 }
 
 // Types of pcapng blocks and options

@@ -30,7 +30,6 @@ type pcapngFile struct {
 	ifaces []ngInterface // of this section
 	before int           // interfaces of earlier sections
 	all    []Interface
-	frame  uint64
 }
 
 type ngInterface struct {
@@ -49,7 +48,7 @@ func (f *pcapngFile) info(i *FileInfo) {
 }
 
 // next reads blocks up to the next packet.
-func (f *pcapngFile) next(p *rawPacket) error {
+func (f *pcapngFile) next(p *Packet) error {
 	for {
 		start := f.src.off + int64(f.src.take)
 		kind, body, err := f.block()
@@ -121,7 +120,7 @@ func (f *pcapngFile) block() (kind uint32, body []byte, err error) {
 var errShortBlock = errors.New("block is too short for its fields")
 
 // handle reports whether the block was a packet.
-func (f *pcapngFile) handle(kind uint32, b []byte, p *rawPacket) (bool, error) {
+func (f *pcapngFile) handle(kind uint32, b []byte, p *Packet) (bool, error) {
 	switch kind {
 	case blockInterface:
 		return false, f.newInterface(b)
@@ -152,7 +151,7 @@ func (f *pcapngFile) handle(kind uint32, b []byte, p *rawPacket) (bool, error) {
 	return false, nil
 }
 
-func (f *pcapngFile) packet(p *rawPacket, id uint32, ticks uint64, n, orig uint32, data []byte) error {
+func (f *pcapngFile) packet(p *Packet, id uint32, ticks uint64, n, orig uint32, data []byte) error {
 	if int64(id) >= int64(len(f.ifaces)) {
 		return fmt.Errorf("packet of interface %d, and there are %d", id, len(f.ifaces))
 	}
@@ -160,10 +159,21 @@ func (f *pcapngFile) packet(p *rawPacket, id uint32, ticks uint64, n, orig uint3
 		return fmt.Errorf("captured length is %d in a block with room for %d", n, len(data))
 	}
 	i := &f.ifaces[id]
-	f.frame++
-	*p = rawPacket{
-		frame: f.frame, time: i.time(ticks), link: i.link, iface: f.before + int(id),
-		data: data[:n], orig: max(int(min(orig, maxBlock)), int(n)),
+	*p = Packet{
+		Time: time.Unix(0, i.time(ticks)).UTC(), Link: LinkType(i.link), Interface: f.before + int(id),
+		Data: data[:n], Length: max(int(min(orig, maxBlock)), int(n)),
+	}
+	if at := (int64(n) + 3) &^ 3; at < int64(len(data)) {
+		f.options(data[at:], func(code int, v []byte) {
+			switch {
+			case code == optComment:
+				p.Comment = string(v)
+			case code == optPacketFlags && len(v) == 4:
+				if d := Direction(f.order.Uint32(v) & 3); d <= Outbound {
+					p.Direction = d
+				}
+			}
+		})
 	}
 	return nil
 }
@@ -177,26 +187,34 @@ func (f *pcapngFile) newInterface(b []byte) error {
 	}
 	i := ngInterface{link: uint32(f.order.Uint16(b)), snap: f.order.Uint32(b[4:]), resol: 6}
 	pub := Interface{Link: LinkType(i.link), SnapLen: i.snap}
-	for b = b[8:]; len(b) >= 4; {
-		code, n := f.order.Uint16(b), int(f.order.Uint16(b[2:]))
-		b = b[4:]
-		if code == optEnd || n > len(b) {
-			break
-		}
-		switch v := b[:n]; {
+	f.options(b[8:], func(code int, v []byte) {
+		switch {
 		case code == optIfName:
-			pub.Name = strings.ToValidUTF8(string(v[:min(n, maxInterfaceName)]), "\ufffd")
-		case code == optIfTSResol && n >= 1:
+			pub.Name = strings.ToValidUTF8(string(v[:min(len(v), maxInterfaceName)]), "\ufffd")
+		case code == optIfTSResol && len(v) >= 1:
 			i.resol = v[0]
-		case code == optIfTSOffset && n >= 8:
+		case code == optIfTSOffset && len(v) >= 8:
 			i.offset = int64(f.order.Uint64(v))
 		}
-		b = b[min((n+3)&^3, len(b)):]
-	}
+	})
 	pub.Resolution = time.Duration(i.time(1) - i.time(0))
 	f.ifaces = append(f.ifaces, i)
 	f.all = append(f.all, pub)
 	return nil
+}
+
+// options calls fn for each option at the end of a block, up to the first that
+// the block has no room for.
+func (f *pcapngFile) options(b []byte, fn func(code int, value []byte)) {
+	for len(b) >= 4 {
+		code, n := int(f.order.Uint16(b)), int(f.order.Uint16(b[2:]))
+		b = b[4:]
+		if code == optEnd || n > len(b) {
+			return
+		}
+		fn(code, b[:n])
+		b = b[min((n+3)&^3, len(b)):]
+	}
 }
 
 // time turns a timestamp into nanoseconds since 1970.

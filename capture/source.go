@@ -185,23 +185,6 @@ func (s *source) next(n int) ([]byte, error) {
 	return s.big, nil
 }
 
-// rawPacket is one frame of a file. data is valid until the next is read.
-type rawPacket struct {
-	frame uint64
-	time  int64 // nanoseconds since 1970
-	link  uint32
-	iface int
-	data  []byte
-	orig  int // length on the wire
-}
-
-// packets reads the frames of a file.
-type packets interface {
-	// next gives io.EOF at a clean end, *FileError otherwise.
-	next(p *rawPacket) error
-	info(*FileInfo)
-}
-
 // FileInfo describes a file.
 type FileInfo struct {
 	Format     Format `json:"format"`

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/go-iwarp/iwarp/capture"
+	"github.com/go-iwarp/iwarp/cmd/iwarp/internal/inspect/analysis"
 )
 
 // inspectCmd is "iwarp inspect".
@@ -77,10 +78,10 @@ func (c *inspectCmd) Validate() error {
 
 // sink takes the events that the filter lets through, and the end.
 type sink interface {
-	event(e capture.Event) error
+	event(e analysis.Event) error
 	// end is called once, also if the capture could not be read to its end; err
 	// then says why.
-	end(rd *capture.Reader, err error) error
+	end(rd *analysis.Reader, err error) error
 }
 
 // inspection is a run of the command.
@@ -107,7 +108,7 @@ func (c *inspectCmd) Run(ctx context.Context, out *output) (err error) {
 		return err
 	}
 	defer closeIn()
-	rd, err := capture.Open(in, &capture.ReaderOptions{
+	rd, err := analysis.Open(in, &analysis.ReaderOptions{
 		Decompress: unzstd, FPDUs: c.Hex || c.Extract != "" || c.HTML != "", NoAnomalies: c.Verdict && !c.JSON && c.HTML == "",
 	})
 	if err != nil {
@@ -176,7 +177,7 @@ func (e *sinkError) Error() string { return e.err.Error() }
 
 // read hands all events on. The error is why the capture could not be read to its
 // end, or a *sinkError.
-func (i *inspection) read(rd *capture.Reader) error {
+func (i *inspection) read(rd *analysis.Reader) error {
 	for {
 		e, err := rd.Next()
 		if errors.Is(err, io.EOF) {
@@ -187,7 +188,7 @@ func (i *inspection) read(rd *capture.Reader) error {
 		}
 		for _, e := range i.gate.pass(e) {
 			i.passed++
-			if v, ok := e.(*capture.Verdict); ok && mandatory(v) {
+			if v, ok := e.(*analysis.Verdict); ok && mandatory(v) {
 				i.broken++
 			}
 			for _, s := range i.sinks {
@@ -208,7 +209,7 @@ func (e printableError) Error() string { return printable(e.error.Error()) }
 func (e printableError) Unwrap() error { return e.error }
 
 // mandatory reports whether the rule is more than a recommendation.
-func mandatory(v *capture.Verdict) bool {
+func mandatory(v *analysis.Verdict) bool {
 	return !strings.HasPrefix(v.Level, "SHOULD") && v.Level != "MAY"
 }
 

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/go-iwarp/iwarp/capture"
+	"github.com/go-iwarp/iwarp/cmd/iwarp/internal/inspect/analysis"
 )
 
 // jsonKeys lists the keys of a struct's JSON, and those of structs in it with the
@@ -17,19 +17,19 @@ func jsonKeys(t reflect.Type) (keys []string) {
 	for t.Kind() == reflect.Pointer || t.Kind() == reflect.Slice || t.Kind() == reflect.Array {
 		t = t.Elem()
 	}
-	if t.Kind() != reflect.Struct || t.PkgPath() != reflect.TypeFor[capture.Head]().PkgPath() && t.PkgPath() != reflect.TypeFor[endObject]().PkgPath() {
+	if t.Kind() != reflect.Struct || t.PkgPath() != reflect.TypeFor[analysis.Head]().PkgPath() && t.PkgPath() != reflect.TypeFor[endObject]().PkgPath() {
 		return nil
 	}
 	for i := range t.NumField() {
 		f := t.Field(i)
 		tag, _, _ := strings.Cut(f.Tag.Get("json"), ",")
 		switch {
-		case f.Anonymous && f.Type == reflect.TypeFor[capture.Head](): // documented once
+		case f.Anonymous && f.Type == reflect.TypeFor[analysis.Head](): // documented once
 		case f.Anonymous:
 			keys = append(keys, jsonKeys(f.Type)...)
 		case tag != "-" && tag != "" && f.IsExported():
 			keys = append(keys, tag)
-			if f.Type != reflect.TypeFor[*capture.Negotiated]() {
+			if f.Type != reflect.TypeFor[*analysis.Negotiated]() {
 				keys = append(keys, jsonKeys(f.Type)...)
 			}
 		}
@@ -54,8 +54,8 @@ func TestJSONKeysAreDocumented(t *testing.T) {
 	quoted := regexp.MustCompile("`[a-z.]*?([a-z_0-9]+)`")
 	snake := regexp.MustCompile(`^[a-z][a-z0-9]*(_[a-z0-9]+)*$`)
 	for title, v := range map[string]any{
-		"opened": capture.Opened{}, "startup": startupObject{}, "negotiated": capture.Negotiated{}, "message": capture.Message{},
-		"fpdu": fpduObject{}, "verdict": capture.Verdict{}, "anomaly": capture.Anomaly{}, "hint": capture.Hint{}, "closed": capture.Closed{}, "end": endObject{},
+		"opened": analysis.Opened{}, "startup": startupObject{}, "negotiated": analysis.Negotiated{}, "message": analysis.Message{},
+		"fpdu": fpduObject{}, "verdict": analysis.Verdict{}, "anomaly": analysis.Anomaly{}, "hint": analysis.Hint{}, "closed": analysis.Closed{}, "end": endObject{},
 	} {
 		documented := map[string]bool{}
 		for _, m := range quoted.FindAllStringSubmatch(sections[title], -1) {

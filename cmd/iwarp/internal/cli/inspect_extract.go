@@ -10,7 +10,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/go-iwarp/iwarp/capture"
+	"github.com/go-iwarp/iwarp/cmd/iwarp/internal/inspect/analysis"
 	"github.com/go-iwarp/iwarp/rdmap"
 )
 
@@ -46,7 +46,7 @@ type extractor struct {
 
 type endKey struct {
 	conn int
-	from capture.Side
+	from analysis.Side
 }
 
 // extractedEnd is what one end sends.
@@ -75,13 +75,13 @@ func newExtractor(dir string, kind extractKind, out *output) (*extractor, error)
 	return &extractor{dir: dir, kind: kind, out: out, ends: map[endKey]*extractedEnd{}}, nil
 }
 
-func (x *extractor) event(e capture.Event) error {
+func (x *extractor) event(e analysis.Event) error {
 	switch e := e.(type) {
-	case *capture.FPDU:
+	case *analysis.FPDU:
 		return x.fpdu(e)
-	case *capture.Closed:
+	case *analysis.Closed:
 		var err error
-		for side := capture.Initiator; side <= capture.SideB; side++ {
+		for side := analysis.Initiator; side <= analysis.SideB; side++ {
 			key := endKey{e.Conn.Number, side}
 			if end := x.ends[key]; end != nil {
 				err = errors.Join(err, x.close(end))
@@ -93,7 +93,7 @@ func (x *extractor) event(e capture.Event) error {
 	return nil
 }
 
-func (x *extractor) fpdu(f *capture.FPDU) error {
+func (x *extractor) fpdu(f *analysis.FPDU) error {
 	key := endKey{f.Conn, f.From}
 	end := x.ends[key]
 	if end == nil {
@@ -130,7 +130,7 @@ func (x *extractor) fpdu(f *capture.FPDU) error {
 }
 
 // create starts the next file of an end.
-func (x *extractor) create(end *extractedEnd, f *capture.FPDU, op rdmap.Opcode) (err error) {
+func (x *extractor) create(end *extractedEnd, f *analysis.FPDU, op rdmap.Opcode) (err error) {
 	end.count++
 	name := strings.ReplaceAll(strings.ToLower(op.String()), " ", "-")
 	if op == 0xff {
@@ -207,7 +207,7 @@ func (e extractedEvent) text() string {
 	return fmt.Sprintf("%s: %s with %s (%s)", printable(e.Dir), plural(e.Files, "file"), plural(e.Octets, "octet"), e.Kind)
 }
 
-func (x *extractor) end(*capture.Reader, error) error {
+func (x *extractor) end(*analysis.Reader, error) error {
 	var err error
 	for _, end := range x.ends {
 		err = errors.Join(err, x.close(end))

@@ -7,7 +7,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/go-iwarp/iwarp/capture"
+	"github.com/go-iwarp/iwarp/cmd/iwarp/internal/inspect/analysis"
 	"github.com/go-iwarp/iwarp/rdmap"
 )
 
@@ -26,9 +26,9 @@ type filterTerm struct {
 	key    string
 	not    bool
 	ranges []valueRange // conn, frame
-	sides  []capture.Side
+	sides  []analysis.Side
 	ops    opSet
-	stags  []capture.STag
+	stags  []analysis.STag
 }
 
 type valueRange struct{ from, to uint64 }
@@ -158,7 +158,7 @@ func (t *filterTerm) add(v string) error {
 		t.ranges = append(t.ranges, r)
 		return err
 	case keyFrom:
-		var side capture.Side
+		var side analysis.Side
 		if err := side.UnmarshalText([]byte(v)); err != nil {
 			return errors.New("the end is initiator, responder, a or b")
 		}
@@ -176,7 +176,7 @@ func (t *filterTerm) add(v string) error {
 		if err != nil {
 			return errors.New("an STag is a number of 32 bits, such as 0x1234abcd")
 		}
-		t.stags = append(t.stags, capture.STag(n))
+		t.stags = append(t.stags, analysis.STag(n))
 	}
 	return nil
 }
@@ -223,7 +223,7 @@ func (f *inspectFilter) conn(n int) bool {
 }
 
 // match reports whether all terms hold.
-func (f *inspectFilter) match(e capture.Event) bool {
+func (f *inspectFilter) match(e analysis.Event) bool {
 	for i := range f.terms {
 		if t := &f.terms[i]; t.match(e) == t.not {
 			return false
@@ -232,7 +232,7 @@ func (f *inspectFilter) match(e capture.Event) bool {
 	return true
 }
 
-func (t *filterTerm) match(e capture.Event) bool {
+func (t *filterTerm) match(e analysis.Event) bool {
 	h := e.Header()
 	switch t.key {
 	case keyConn:
@@ -244,7 +244,7 @@ func (t *filterTerm) match(e capture.Event) bool {
 	case keyOp:
 		return t.hasOp(e)
 	case keySTag:
-		return slices.ContainsFunc(stagsOf(e), func(s capture.STag) bool { return slices.Contains(t.stags, s) })
+		return slices.ContainsFunc(stagsOf(e), func(s analysis.STag) bool { return slices.Contains(t.stags, s) })
 	default:
 		return isError(e)
 	}
@@ -255,13 +255,13 @@ func (t *filterTerm) inRange(first, last uint64) bool {
 	return slices.ContainsFunc(t.ranges, func(r valueRange) bool { return first <= r.to && last >= r.from })
 }
 
-func (t *filterTerm) hasOp(e capture.Event) bool {
+func (t *filterTerm) hasOp(e analysis.Event) bool {
 	switch e := e.(type) {
-	case *capture.StartupFrame, *capture.Negotiated:
+	case *analysis.StartupFrame, *analysis.Negotiated:
 		return t.ops&opStartup != 0
-	case *capture.Message:
+	case *analysis.Message:
 		return t.ops.has(e.Opcode)
-	case *capture.FPDU:
+	case *analysis.FPDU:
 		h, _, ok := headerOf(e.ULPDU)
 		return ok && t.ops.has(uint8(rdmap.Control(h.Control).Opcode()))
 	}

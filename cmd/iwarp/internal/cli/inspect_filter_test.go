@@ -5,20 +5,20 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/go-iwarp/iwarp/capture"
+	"github.com/go-iwarp/iwarp/cmd/iwarp/internal/inspect/analysis"
 )
 
 func TestFilterWords(t *testing.T) {
-	write := &capture.Message{Head: capture.Head{Conn: 2, Frame: 9, From: capture.Initiator}, FirstFrame: 5, Opcode: 0, Tagged: true, STag: 0x10}
-	request := &capture.Message{
-		Head: capture.Head{Conn: 2, Frame: 10, From: capture.Initiator}, FirstFrame: 10, Opcode: 1, QN: 1,
-		ReadRequest: &capture.ReadRequest{SinkSTag: 0x20, SrcSTag: 0x30},
+	write := &analysis.Message{Head: analysis.Head{Conn: 2, Frame: 9, From: analysis.Initiator}, FirstFrame: 5, Opcode: 0, Tagged: true, STag: 0x10}
+	request := &analysis.Message{
+		Head: analysis.Head{Conn: 2, Frame: 10, From: analysis.Initiator}, FirstFrame: 10, Opcode: 1, QN: 1,
+		ReadRequest: &analysis.ReadRequest{SinkSTag: 0x20, SrcSTag: 0x30},
 	}
-	startup := &capture.StartupFrame{Head: capture.Head{Conn: 1, Frame: 3, From: capture.Responder}, FirstFrame: 2, Kind: "Reply", Reject: true}
-	verdict := &capture.Verdict{Head: capture.Head{Conn: 1, Frame: 4, From: capture.Responder}, Level: "MUST"}
-	lost := &capture.Anomaly{Head: capture.Head{Conn: 1, Frame: 4}, What: capture.AnomalyHole}
-	again := &capture.Anomaly{Head: capture.Head{Conn: 1, Frame: 4}, What: capture.AnomalyRetransmission}
-	events := []capture.Event{write, request, startup, verdict, lost, again}
+	startup := &analysis.StartupFrame{Head: analysis.Head{Conn: 1, Frame: 3, From: analysis.Responder}, FirstFrame: 2, Kind: "Reply", Reject: true}
+	verdict := &analysis.Verdict{Head: analysis.Head{Conn: 1, Frame: 4, From: analysis.Responder}, Level: "MUST"}
+	lost := &analysis.Anomaly{Head: analysis.Head{Conn: 1, Frame: 4}, What: analysis.AnomalyHole}
+	again := &analysis.Anomaly{Head: analysis.Head{Conn: 1, Frame: 4}, What: analysis.AnomalyRetransmission}
+	events := []analysis.Event{write, request, startup, verdict, lost, again}
 	for _, test := range []struct {
 		filter string
 		want   string // one letter an event
@@ -97,10 +97,10 @@ func FuzzFilter(f *testing.F) {
 	for _, s := range []string{"conn=1", "op=write,read and stag=0x1", "error", "!error,frame=1-5", "from!=a op=send-inv", "conn=1,,", "=", "and and"} {
 		f.Add(s)
 	}
-	events := []capture.Event{
-		&capture.Message{Head: capture.Head{Conn: 1, Frame: 2, From: capture.Initiator}, Opcode: 3, Terminate: &capture.Terminate{DDPHeader: []byte{0xc1}}},
-		&capture.FPDU{Head: capture.Head{Conn: 2, Frame: 3, From: capture.SideB}, ULPDU: []byte{0x41, 0x41}},
-		&capture.Verdict{Head: capture.Head{Conn: 1, Frame: 1}},
+	events := []analysis.Event{
+		&analysis.Message{Head: analysis.Head{Conn: 1, Frame: 2, From: analysis.Initiator}, Opcode: 3, Terminate: &analysis.Terminate{DDPHeader: []byte{0xc1}}},
+		&analysis.FPDU{Head: analysis.Head{Conn: 2, Frame: 3, From: analysis.SideB}, ULPDU: []byte{0x41, 0x41}},
+		&analysis.Verdict{Head: analysis.Head{Conn: 1, Frame: 1}},
 	}
 	f.Fuzz(func(t *testing.T, s string) {
 		parsed, err := parseFilter(s)
@@ -138,12 +138,12 @@ func TestGate(t *testing.T) {
 		t.Fatal(err)
 	}
 	g := gate{filter: f}
-	opened := func(n int) capture.Event { return &capture.Opened{Head: capture.Head{Conn: n}} }
-	closed := func(n int) capture.Event { return &capture.Closed{Head: capture.Head{Conn: n}} }
-	write := func(n int) capture.Event { return &capture.Message{Head: capture.Head{Conn: n}} }
-	send := &capture.Message{Head: capture.Head{Conn: 1}, Opcode: 3}
+	opened := func(n int) analysis.Event { return &analysis.Opened{Head: analysis.Head{Conn: n}} }
+	closed := func(n int) analysis.Event { return &analysis.Closed{Head: analysis.Head{Conn: n}} }
+	write := func(n int) analysis.Event { return &analysis.Message{Head: analysis.Head{Conn: n}} }
+	send := &analysis.Message{Head: analysis.Head{Conn: 1}, Opcode: 3}
 	for i, step := range []struct {
-		e    capture.Event
+		e    analysis.Event
 		want int
 	}{
 		{opened(1), 0}, {opened(2), 0}, {send, 0}, {write(1), 2}, {write(1), 1}, {send, 0}, {closed(2), 0}, {closed(1), 1},

@@ -4,11 +4,11 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/go-iwarp/iwarp/capture"
+	"github.com/go-iwarp/iwarp/cmd/iwarp/internal/inspect/analysis"
 )
 
 // fpduWords tells of an FPDU as such.
-func fpduWords(f *capture.FPDU) string {
+func fpduWords(f *analysis.FPDU) string {
 	crc := "CRC " + f.CRC
 	switch f.CRC {
 	case "off":
@@ -33,8 +33,8 @@ const hexColumns = 16
 
 // octets writes octets with the fields that they are. Markers stand where they
 // are, also within another field.
-func (t *textSink) octets(b []byte, fields []capture.Field) {
-	var markers []capture.Field
+func (t *textSink) octets(b []byte, fields []analysis.Field) {
+	var markers []analysis.Field
 	for _, f := range fields {
 		if f.Name == markerField {
 			markers = append(markers, f)
@@ -54,11 +54,11 @@ func (t *textSink) octets(b []byte, fields []capture.Field) {
 		}
 		rest := false // of the field
 		for _, m := range markers[:inside] {
-			t.field(b, &capture.Field{Name: f.Name, Offset: at, Length: m.Offset - at, Value: f.Value, Note: f.Note}, f.Length-inside*m.Length, rest)
+			t.field(b, &analysis.Field{Name: f.Name, Offset: at, Length: m.Offset - at, Value: f.Value, Note: f.Note}, f.Length-inside*m.Length, rest)
 			t.field(b, &m, 0, false)
 			at, rest = m.Offset+m.Length, true
 		}
-		t.field(b, &capture.Field{Name: f.Name, Offset: at, Length: end - at, Value: f.Value, Note: f.Note}, f.Length-inside*markerOctets, rest)
+		t.field(b, &analysis.Field{Name: f.Name, Offset: at, Length: end - at, Value: f.Value, Note: f.Note}, f.Length-inside*markerOctets, rest)
 		markers = markers[inside:]
 	}
 	for i := range markers {
@@ -66,7 +66,7 @@ func (t *textSink) octets(b []byte, fields []capture.Field) {
 	}
 }
 
-// What a Marker is called in capture.Field.
+// What a Marker is called in analysis.Field.
 const (
 	markerField  = "Marker"
 	markerOctets = 4
@@ -74,7 +74,7 @@ const (
 
 // field writes a field, or a piece of one. total is the length of all of it without
 // Markers, 0 if that does not matter; the name stands beside the first piece only.
-func (t *textSink) field(b []byte, f *capture.Field, total int, rest bool) {
+func (t *textSink) field(b []byte, f *analysis.Field, total int, rest bool) {
 	end := min(f.Offset+f.Length, len(b))
 	label := f.Name
 	text := f.Name == "Payload" || f.Name == "Private Data" // the ULP's: may be readable

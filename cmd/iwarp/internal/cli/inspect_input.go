@@ -8,9 +8,9 @@ import (
 	"os"
 	"time"
 
-	"github.com/klauspost/compress/zstd"
-
 	"github.com/go-iwarp/iwarp/capture"
+
+	"github.com/klauspost/compress/zstd"
 )
 
 // stdinName is the name of standard input on the command line.
@@ -40,7 +40,7 @@ func (c *inspectCmd) open(ctx context.Context, before func()) (io.Reader, func()
 	return &fileReader{ctx: ctx, before: before, f: f, follow: c.Follow}, func() { _ = f.Close() }, nil
 }
 
-// unzstd is for capture.ReaderOptions.Decompress.
+// unzstd is for analysis.ReaderOptions.Decompress.
 func unzstd(f capture.Format, r io.Reader) (io.Reader, error) {
 	if f != capture.FormatZstd {
 		return nil, fmt.Errorf("%v: not a compression that is known here", f)

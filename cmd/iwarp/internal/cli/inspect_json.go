@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 
 	"github.com/go-iwarp/iwarp/capture"
+	"github.com/go-iwarp/iwarp/cmd/iwarp/internal/inspect/analysis"
 )
 
 // jsonSink writes an object a line, which are those of package capture.
@@ -17,40 +18,40 @@ type jsonSink struct {
 
 // fpduObject is an FPDU with its fields.
 type fpduObject struct {
-	*capture.FPDU
-	Fields []capture.Field `json:"fields"`
+	*analysis.FPDU
+	Fields []analysis.Field `json:"fields"`
 }
 
 // startupObject is a startup frame with its octets and fields.
 type startupObject struct {
-	*capture.StartupFrame
-	Octets capture.Hex     `json:"octets"`
-	Fields []capture.Field `json:"fields"`
+	*analysis.StartupFrame
+	Octets analysis.Hex     `json:"octets"`
+	Fields []analysis.Field `json:"fields"`
 }
 
 // endObject is the last line, if the capture could be read to its end.
 type endObject struct {
 	Event string `json:"event"` // "end"
 	File  string `json:"file"`
-	capture.Stats
+	analysis.Stats
 	Info capture.FileInfo `json:"info"`
 	// RulesBroken counts the verdicts that were shown and are no SHOULD.
 	RulesBroken int `json:"rules_broken"`
 }
 
-func (j *jsonSink) event(e capture.Event) error {
+func (j *jsonSink) event(e analysis.Event) error {
 	switch v := e.(type) {
-	case *capture.Verdict:
+	case *analysis.Verdict:
 		if mandatory(v) {
 			j.rules++
 		}
 		return j.object(v)
-	case *capture.FPDU:
+	case *analysis.FPDU:
 		if j.hex && !j.verdict {
 			return j.object(fpduObject{v, v.Fields()})
 		}
 		return nil
-	case *capture.StartupFrame:
+	case *analysis.StartupFrame:
 		switch {
 		case j.verdict:
 			return nil
@@ -58,7 +59,7 @@ func (j *jsonSink) event(e capture.Event) error {
 			return j.object(startupObject{v, v.Octets, v.Fields()})
 		}
 		return j.object(v)
-	case *capture.Opened, *capture.Closed:
+	case *analysis.Opened, *analysis.Closed:
 		return j.object(v)
 	}
 	if j.verdict {
@@ -76,7 +77,7 @@ func (j *jsonSink) object(v any) error {
 	return nil
 }
 
-func (j *jsonSink) end(rd *capture.Reader, err error) error {
+func (j *jsonSink) end(rd *analysis.Reader, err error) error {
 	if err != nil {
 		return nil // an object with the error follows
 	}

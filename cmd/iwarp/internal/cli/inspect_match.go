@@ -1,7 +1,7 @@
 package cli
 
 import (
-	"github.com/go-iwarp/iwarp/capture"
+	"github.com/go-iwarp/iwarp/cmd/iwarp/internal/inspect/analysis"
 	"github.com/go-iwarp/iwarp/ddp"
 	"github.com/go-iwarp/iwarp/rdmap"
 )
@@ -16,24 +16,24 @@ func headerOf(segment []byte) (h ddp.Header, payload []byte, ok bool) {
 }
 
 // firstFrame is the frame with which what e tells began.
-func firstFrame(e capture.Event) uint64 {
+func firstFrame(e analysis.Event) uint64 {
 	switch e := e.(type) {
-	case *capture.Message:
+	case *analysis.Message:
 		return e.FirstFrame
-	case *capture.FPDU:
+	case *analysis.FPDU:
 		return e.FirstFrame
-	case *capture.StartupFrame:
+	case *analysis.StartupFrame:
 		return e.FirstFrame
 	}
 	return e.Header().Frame
 }
 
 // stagsOf lists the STags in the headers of a message or FPDU.
-func stagsOf(e capture.Event) (s []capture.STag) {
+func stagsOf(e analysis.Event) (s []analysis.STag) {
 	switch e := e.(type) {
-	case *capture.Message:
+	case *analysis.Message:
 		return stagsOfMessage(e)
-	case *capture.FPDU:
+	case *analysis.FPDU:
 		h, payload, ok := headerOf(e.ULPDU)
 		if !ok {
 			return nil
@@ -44,14 +44,14 @@ func stagsOf(e capture.Event) (s []capture.STag) {
 			s = append(s, stagsOfReadRequest(payload)...)
 		case op == rdmap.OpcodeAtomicRequest && !h.Tagged:
 			if a, _, err := rdmap.ParseAtomicRequest(payload); err == nil {
-				s = append(s, capture.STag(a.STag))
+				s = append(s, analysis.STag(a.STag))
 			}
 		}
 	}
 	return s
 }
 
-func stagsOfMessage(m *capture.Message) (s []capture.STag) {
+func stagsOfMessage(m *analysis.Message) (s []analysis.STag) {
 	if m.Tagged {
 		s = append(s, m.STag)
 	}
@@ -76,40 +76,40 @@ func stagsOfMessage(m *capture.Message) (s []capture.STag) {
 	return s
 }
 
-func stagsOfHeader(h *ddp.Header) []capture.STag {
+func stagsOfHeader(h *ddp.Header) []analysis.STag {
 	if h.Tagged {
-		return []capture.STag{capture.STag(h.STag)}
+		return []analysis.STag{analysis.STag(h.STag)}
 	}
 	if rdmap.Control(h.Control).Opcode().Invalidates() {
-		return []capture.STag{capture.STag(h.ULP32)}
+		return []analysis.STag{analysis.STag(h.ULP32)}
 	}
 	return nil
 }
 
-func stagsOfReadRequest(b []byte) []capture.STag {
+func stagsOfReadRequest(b []byte) []analysis.STag {
 	r, _, err := rdmap.ParseReadRequest(b)
 	if err != nil {
 		return nil
 	}
-	return []capture.STag{capture.STag(r.SinkSTag), capture.STag(r.SrcSTag)}
+	return []analysis.STag{analysis.STag(r.SinkSTag), analysis.STag(r.SrcSTag)}
 }
 
 // isError reports whether e tells that something went wrong.
-func isError(e capture.Event) bool {
+func isError(e analysis.Event) bool {
 	switch e := e.(type) {
-	case *capture.StartupFrame:
+	case *analysis.StartupFrame:
 		return e.Reject
-	case *capture.Negotiated:
+	case *analysis.Negotiated:
 		return !e.Accepted || e.Problem != ""
-	case *capture.FPDU:
+	case *analysis.FPDU:
 		return e.CRC == "bad"
-	case *capture.Message:
+	case *analysis.Message:
 		return e.Terminate != nil
-	case *capture.Verdict:
+	case *analysis.Verdict:
 		return true
-	case *capture.Anomaly:
+	case *analysis.Anomaly:
 		switch e.What {
-		case capture.AnomalyRetransmission, capture.AnomalyOutOfOrder, capture.AnomalyKeepAlive, capture.AnomalyStreaming:
+		case analysis.AnomalyRetransmission, analysis.AnomalyOutOfOrder, analysis.AnomalyKeepAlive, analysis.AnomalyStreaming:
 			return false // TCP at work
 		}
 		return true
@@ -125,18 +125,18 @@ type gate struct {
 }
 
 type gatedConn struct {
-	waiting []capture.Event // until something matches
+	waiting []analysis.Event // until something matches
 	shown   bool
 }
 
 // pass gives the events to be shown now, in order, because e has come.
-func (g *gate) pass(e capture.Event) []capture.Event {
+func (g *gate) pass(e analysis.Event) []analysis.Event {
 	h := e.Header()
 	if !g.filter.conn(h.Conn) {
 		return nil
 	}
 	if !g.filter.ofEvents() {
-		return []capture.Event{e}
+		return []analysis.Event{e}
 	}
 	c := g.conns[h.Conn]
 	if c == nil {
@@ -147,13 +147,13 @@ func (g *gate) pass(e capture.Event) []capture.Event {
 		g.conns[h.Conn] = c
 	}
 	switch e.(type) {
-	case *capture.Closed:
+	case *analysis.Closed:
 		delete(g.conns, h.Conn)
 		if c.shown {
-			return []capture.Event{e}
+			return []analysis.Event{e}
 		}
 		return nil
-	case *capture.Opened:
+	case *analysis.Opened:
 		if !c.shown {
 			c.waiting = append(c.waiting, e)
 			return nil

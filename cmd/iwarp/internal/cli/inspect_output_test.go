@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/go-iwarp/iwarp/capture"
+	"github.com/go-iwarp/iwarp/cmd/iwarp/internal/inspect/analysis"
 	"github.com/go-iwarp/iwarp/ddp"
 )
 
@@ -83,8 +83,8 @@ func TestExtractManyAtOnce(t *testing.T) {
 	for part := range 3 {
 		for n := range conns {
 			h := ddp.Header{Last: part == 2, Version: 1, Control: 0x43, MSN: 1, MO: uint32(part)}
-			e := &capture.FPDU{ULPDU: append(h.AppendTo(nil), byte('a'+part))}
-			e.Conn, e.From, e.Frame = n+1, capture.Initiator, uint64(part*conns+n+1)
+			e := &analysis.FPDU{ULPDU: append(h.AppendTo(nil), byte('a'+part))}
+			e.Conn, e.From, e.Frame = n+1, analysis.Initiator, uint64(part*conns+n+1)
 			if err := x.event(e); err != nil {
 				t.Fatal(err)
 			}

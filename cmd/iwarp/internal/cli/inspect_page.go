@@ -2,7 +2,6 @@ package cli
 
 import (
 	"bytes"
-	_ "embed" // the template
 	"errors"
 	"fmt"
 	"html/template"
@@ -12,7 +11,10 @@ import (
 	"slices"
 	"time"
 
+	_ "embed" // the template
+
 	"github.com/go-iwarp/iwarp/capture"
+	"github.com/go-iwarp/iwarp/cmd/iwarp/internal/inspect/analysis"
 )
 
 // The template of the page. It is executed by html/template: whatever comes from
@@ -24,7 +26,7 @@ var pageTemplate string
 // page is what the template shows.
 type page struct {
 	File, From string
-	Stats      capture.Stats
+	Stats      analysis.Stats
 	Info       capture.FileInfo
 	Found      string
 	Problem    string
@@ -60,12 +62,12 @@ type fact struct{ Name, Value string }
 
 // pageVerdict is a verdict with its place in the diagram.
 type pageVerdict struct {
-	*capture.Verdict
+	*analysis.Verdict
 	Link string // "" if the frame is not drawn
 }
 
 // end writes the page.
-func (r *report) end(rd *capture.Reader, err error) error {
+func (r *report) end(rd *analysis.Reader, err error) error {
 	t, terr := template.New("page").Parse(pageTemplate)
 	if terr != nil {
 		return terr
@@ -118,7 +120,7 @@ func writeFile(name string, b []byte) error {
 	return err
 }
 
-func (r *report) page(rd *capture.Reader, err error) *page {
+func (r *report) page(rd *analysis.Reader, err error) *page {
 	p := &page{File: filepath.Base(r.file), Rules: r.rules, Hidden: r.hidden, Stats: rd.Stats(), Info: rd.Info()}
 	p.Found = foundWords(&p.Stats)
 	if r.file == stdinName {
@@ -163,7 +165,7 @@ func (r *report) pageConn(c *reportConn) pageConn {
 		}
 		for _, l := range []struct {
 			name string
-			l    *capture.Latency
+			l    *analysis.Latency
 		}{{"Reads", &s.Reads}, {"Atomics", &s.Atomics}} {
 			if l.l.Count > 0 {
 				p.Latency = append(p.Latency, fact{l.name, latencyWords(l.l)})
@@ -180,7 +182,7 @@ func (r *report) pageConn(c *reportConn) pageConn {
 }
 
 // totals of what an end sent.
-func totals(s *capture.DirStats) []fact {
+func totals(s *analysis.DirStats) []fact {
 	f := []fact{
 		{"octets of TCP", fmt.Sprint(s.Octets)},
 		{"TCP segments", fmt.Sprint(s.Segments)},

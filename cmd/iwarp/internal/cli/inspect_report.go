@@ -6,7 +6,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/go-iwarp/iwarp/capture"
+	"github.com/go-iwarp/iwarp/cmd/iwarp/internal/inspect/analysis"
 	"github.com/go-iwarp/iwarp/rdmap"
 )
 
@@ -39,16 +39,16 @@ func newReport(file, name string, out *output) *report {
 
 // reportConn is one connection.
 type reportConn struct {
-	opened      *capture.Opened
-	startup     []*capture.StartupFrame
-	negotiated  *capture.Negotiated
-	closed      *capture.Closed
+	opened      *analysis.Opened
+	startup     []*analysis.StartupFrame
+	negotiated  *analysis.Negotiated
+	closed      *analysis.Closed
 	hints       []string
 	head        []reportRow
 	tail        []reportRow // a ring
 	oldest      int         // in it
 	messages    int         // and notes, those without a row too
-	verdicts    []*capture.Verdict
+	verdicts    []*analysis.Verdict
 	broken      int
 	rate        [2]series // octets on the wire, of each end
 	reads       [2]series // outstanding
@@ -67,13 +67,13 @@ type reportRow struct {
 	full  string
 }
 
-func (r *report) event(e capture.Event) error {
+func (r *report) event(e analysis.Event) error {
 	h := e.Header()
 	if r.start.IsZero() {
 		r.start = h.Time
 	}
 	c := r.open[h.Conn]
-	if o, ok := e.(*capture.Opened); ok {
+	if o, ok := e.(*analysis.Opened); ok {
 		if len(r.conns) >= maxReportConns {
 			r.hidden++
 			return nil
@@ -82,7 +82,7 @@ func (r *report) event(e capture.Event) error {
 		r.open[h.Conn] = c
 		r.conns = append(r.conns, c)
 	}
-	if v, ok := e.(*capture.Verdict); ok && mandatory(v) {
+	if v, ok := e.(*analysis.Verdict); ok && mandatory(v) {
 		r.rules++
 	}
 	if c == nil {
@@ -93,33 +93,33 @@ func (r *report) event(e capture.Event) error {
 }
 
 // take adds an event to its connection.
-func (r *report) take(c *reportConn, e capture.Event) {
+func (r *report) take(c *reportConn, e analysis.Event) {
 	switch e := e.(type) {
-	case *capture.StartupFrame:
+	case *analysis.StartupFrame:
 		c.startup = append(c.startup, e)
 		r.row(c, e, "startup", fmt.Sprintf("MPA %s, Rev %d, M=%d C=%d R=%d", e.Kind, e.Revision, bit(e.Markers), bit(e.CRC), bit(e.Reject)), startupWords(e))
-	case *capture.Negotiated:
+	case *analysis.Negotiated:
 		c.negotiated = e
 		r.note(c, e, word(e.Accepted && e.Problem == "", "startup", "error"), negotiatedWords(e))
-	case *capture.FPDU:
+	case *analysis.FPDU:
 		if i := endOf(e.From); i >= 0 {
 			c.rate[i].add(e.Time.Sub(c.origin), uint64(e.Length))
 		}
-	case *capture.Message:
+	case *analysis.Message:
 		c.message(e)
 		r.row(c, e, rowClass(e), rowLabel(e), rowWords(e))
-	case *capture.Verdict:
+	case *analysis.Verdict:
 		c.broken++
 		if len(c.verdicts) < maxReportVerdicts {
 			c.verdicts = append(c.verdicts, e)
 		}
-	case *capture.Hint:
+	case *analysis.Hint:
 		c.hints = append(c.hints, e.Name+": "+e.Why)
-	case *capture.Anomaly:
+	case *analysis.Anomaly:
 		if isError(e) {
 			r.note(c, e, "anomaly", anomalyWords(e))
 		}
-	case *capture.Closed:
+	case *analysis.Closed:
 		c.closed = e
 		delete(r.open, e.Header().Conn)
 		r.note(c, e, "note", howWords(e.How))
@@ -127,18 +127,18 @@ func (r *report) take(c *reportConn, e capture.Event) {
 }
 
 // endOf is 0 for the end that is drawn left, 1 for the other one.
-func endOf(s capture.Side) int {
+func endOf(s analysis.Side) int {
 	switch s {
-	case capture.Initiator, capture.SideA:
+	case analysis.Initiator, analysis.SideA:
 		return 0
-	case capture.Responder, capture.SideB:
+	case analysis.Responder, analysis.SideB:
 		return 1
 	}
 	return -1
 }
 
 // message follows what is outstanding.
-func (c *reportConn) message(m *capture.Message) {
+func (c *reportConn) message(m *analysis.Message) {
 	i := endOf(m.From)
 	if i < 0 {
 		return
@@ -155,7 +155,7 @@ func (c *reportConn) message(m *capture.Message) {
 }
 
 // rowClass is the CSS class of a message's arrow.
-func rowClass(m *capture.Message) string {
+func rowClass(m *analysis.Message) string {
 	switch op := rdmap.Opcode(m.Opcode); op {
 	case rdmap.OpcodeWrite:
 		return "write"
@@ -170,7 +170,7 @@ func rowClass(m *capture.Message) string {
 }
 
 // rowLabel is what stands at an arrow.
-func rowLabel(m *capture.Message) string {
+func rowLabel(m *analysis.Message) string {
 	s := m.Op
 	switch {
 	case m.Terminate != nil:
@@ -203,7 +203,7 @@ func rowLabel(m *capture.Message) string {
 	return s
 }
 
-func rowWords(m *capture.Message) string {
+func rowWords(m *analysis.Message) string {
 	s := messageWords(m)
 	if m.Terminate != nil {
 		if o := offenderWords(m.Terminate); o != "" {
@@ -214,12 +214,12 @@ func rowWords(m *capture.Message) string {
 }
 
 // row adds an arrow to the diagram.
-func (r *report) row(c *reportConn, e capture.Event, class, label, full string) {
+func (r *report) row(c *reportConn, e analysis.Event, class, label, full string) {
 	r.add(c, e, endOf(e.Header().From), class, label, full)
 }
 
 // note adds a line of text without an arrow.
-func (r *report) note(c *reportConn, e capture.Event, class, text string) {
+func (r *report) note(c *reportConn, e analysis.Event, class, text string) {
 	const longest = 96 // what fits the diagram
 	label := text
 	if runes := []rune(text); len(runes) > longest {
@@ -228,7 +228,7 @@ func (r *report) note(c *reportConn, e capture.Event, class, text string) {
 	r.add(c, e, -1, class, label, text)
 }
 
-func (r *report) add(c *reportConn, e capture.Event, from int, class, label, full string) {
+func (r *report) add(c *reportConn, e analysis.Event, from int, class, label, full string) {
 	h := e.Header()
 	c.messages++
 	row := reportRow{at: h.Time.Sub(r.start), first: firstFrame(e), frame: h.Frame, from: from, class: class, label: label, full: full}

@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/go-iwarp/iwarp/capture"
+	"github.com/go-iwarp/iwarp/cmd/iwarp/internal/inspect/analysis"
 )
 
 // TestReportBounded has very many messages on many connections: what the page
@@ -13,23 +13,23 @@ import (
 func TestReportBounded(t *testing.T) {
 	r := newReport("x", "y", newOutput(nil, nil))
 	at := time.Unix(1000, 0)
-	put := func(e capture.Event) {
+	put := func(e analysis.Event) {
 		if err := r.event(e); err != nil {
 			t.Fatal(err)
 		}
 	}
-	head := func(conn, i int) capture.Head {
-		return capture.Head{Conn: conn, Frame: uint64(i + 1), Time: at.Add(time.Duration(i) * time.Microsecond), From: capture.Initiator}
+	head := func(conn, i int) analysis.Head {
+		return analysis.Head{Conn: conn, Frame: uint64(i + 1), Time: at.Add(time.Duration(i) * time.Microsecond), From: analysis.Initiator}
 	}
 	for conn := 1; conn <= 2*maxReportConns; conn++ {
-		put(&capture.Opened{Head: head(conn, 0), Roles: true})
+		put(&analysis.Opened{Head: head(conn, 0), Roles: true})
 	}
 	const messages = 300_000
 	for i := range messages {
 		conn := i%3 + 1
-		put(&capture.FPDU{Head: head(conn, i), Length: 100})
-		put(&capture.Message{Head: head(conn, i), Op: "Send", Opcode: 3, MSN: uint32(i)})
-		put(&capture.Verdict{Head: head(conn, i), Rule: "MPA-4.1-03", Level: "MUST"})
+		put(&analysis.FPDU{Head: head(conn, i), Length: 100})
+		put(&analysis.Message{Head: head(conn, i), Op: "Send", Opcode: 3, MSN: uint32(i)})
+		put(&analysis.Verdict{Head: head(conn, i), Rule: "MPA-4.1-03", Level: "MUST"})
 	}
 	runtime.GC()
 	var m runtime.MemStats

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/go-iwarp/iwarp/capture"
+	"github.com/go-iwarp/iwarp/cmd/iwarp/internal/inspect/analysis"
 )
 
 // textSink writes for people: a line an event, in the order of the capture.
@@ -18,22 +18,22 @@ type textSink struct {
 	hex, verdict bool
 	start        time.Time // of the capture, as far as iWARP goes
 	conns, rules int
-	unnamed      map[int]*capture.Opened // connections of which --verdict had nothing to say yet
-	recommended  int                     // broken rules that are recommendations
+	unnamed      map[int]*analysis.Opened // connections of which --verdict had nothing to say yet
+	recommended  int                      // broken rules that are recommendations
 }
 
 const timeLayout = "2006-01-02 15:04:05.000000 MST"
 
-func (t *textSink) event(e capture.Event) error {
+func (t *textSink) event(e analysis.Event) error {
 	if t.start.IsZero() {
 		t.start = e.Header().Time
 	}
 	switch e := e.(type) {
-	case *capture.Opened:
+	case *analysis.Opened:
 		t.opened(e)
-	case *capture.Verdict:
+	case *analysis.Verdict:
 		t.broken(e)
-	case *capture.Closed:
+	case *analysis.Closed:
 		t.closed(e)
 	default:
 		if !t.verdict {
@@ -44,9 +44,9 @@ func (t *textSink) event(e capture.Event) error {
 }
 
 // detail writes what --verdict leaves out.
-func (t *textSink) detail(e capture.Event) {
+func (t *textSink) detail(e analysis.Event) {
 	switch e := e.(type) {
-	case *capture.StartupFrame:
+	case *analysis.StartupFrame:
 		for i, s := range startupLines(e) {
 			if i == 0 {
 				t.line(&e.Head, s)
@@ -57,27 +57,27 @@ func (t *textSink) detail(e capture.Event) {
 		if t.hex {
 			t.octets(e.Octets, e.Fields())
 		}
-	case *capture.Negotiated:
+	case *analysis.Negotiated:
 		s := negotiatedWords(e)
 		if !e.Accepted || e.Problem != "" {
 			s = t.out.red(s)
 		}
-		t.line(&capture.Head{Conn: e.Conn, Frame: e.Frame, Time: e.Time}, s)
-	case *capture.Message:
+		t.line(&analysis.Head{Conn: e.Conn, Frame: e.Frame, Time: e.Time}, s)
+	case *analysis.Message:
 		t.message(e)
-	case *capture.FPDU:
+	case *analysis.FPDU:
 		if t.hex {
 			t.line(&e.Head, fpduWords(e))
 			t.octets(e.Octets, e.Fields())
 		}
-	case *capture.Hint:
-		t.line(&capture.Head{Conn: e.Conn, Frame: e.Frame, Time: e.Time}, fmt.Sprintf("what rides on it is probably %s: %s", e.Name, e.Why))
-	case *capture.Anomaly:
+	case *analysis.Hint:
+		t.line(&analysis.Head{Conn: e.Conn, Frame: e.Frame, Time: e.Time}, fmt.Sprintf("what rides on it is probably %s: %s", e.Name, e.Why))
+	case *analysis.Anomaly:
 		t.line(&e.Head, t.out.dim(anomalyWords(e)))
 	}
 }
 
-func (t *textSink) message(m *capture.Message) {
+func (t *textSink) message(m *analysis.Message) {
 	if m.Terminate == nil {
 		t.line(&m.Head, messageWords(m))
 		return
@@ -89,12 +89,12 @@ func (t *textSink) message(m *capture.Message) {
 }
 
 // line writes one line.
-func (t *textSink) line(h *capture.Head, s string) {
+func (t *textSink) line(h *analysis.Head, s string) {
 	arrow := "   "
 	switch h.From {
-	case capture.Initiator, capture.SideA:
+	case analysis.Initiator, analysis.SideA:
 		arrow = "-->"
-	case capture.Responder, capture.SideB:
+	case analysis.Responder, analysis.SideB:
 		arrow = "<--"
 	}
 	fmt.Fprintf(t.w, "%4d %7d %12s %s %s\n", h.Conn, h.Frame, seconds(h.Time.Sub(t.start)), arrow, s)
@@ -103,11 +103,11 @@ func (t *textSink) line(h *capture.Head, s string) {
 // more continues a line.
 func (t *textSink) more(s string) { fmt.Fprintf(t.w, "%30s%s\n", "", s) }
 
-func (t *textSink) opened(e *capture.Opened) {
+func (t *textSink) opened(e *analysis.Opened) {
 	t.conns++
 	if t.verdict {
 		if t.unnamed == nil {
-			t.unnamed = map[int]*capture.Opened{}
+			t.unnamed = map[int]*analysis.Opened{}
 		}
 		t.unnamed[e.Conn] = e
 		return
@@ -121,7 +121,7 @@ func (t *textSink) opened(e *capture.Opened) {
 }
 
 // connWords says between whom a connection is.
-func connWords(e *capture.Opened) string {
+func connWords(e *analysis.Opened) string {
 	if !e.Roles {
 		return fmt.Sprintf("Connection %d: %v (a) and %v (b)", e.Conn, e.A, e.B)
 	}
@@ -129,7 +129,7 @@ func connWords(e *capture.Opened) string {
 }
 
 // broken writes a verdict.
-func (t *textSink) broken(v *capture.Verdict) {
+func (t *textSink) broken(v *analysis.Verdict) {
 	if mandatory(v) {
 		t.rules++
 	} else {
@@ -152,7 +152,7 @@ func (t *textSink) broken(v *capture.Verdict) {
 }
 
 // closed writes the totals of a connection.
-func (t *textSink) closed(e *capture.Closed) {
+func (t *textSink) closed(e *analysis.Closed) {
 	c := &e.Conn
 	if t.verdict {
 		delete(t.unnamed, e.Header().Conn)
@@ -183,7 +183,7 @@ func (t *textSink) closed(e *capture.Closed) {
 func (t *textSink) total(name, s string) { fmt.Fprintf(t.w, "  %-10s %s\n", name, s) }
 
 // direction writes the totals of what one end sent.
-func (t *textSink) direction(name string, s *capture.DirStats) {
+func (t *textSink) direction(name string, s *analysis.DirStats) {
 	if s.FPDUs == 0 && len(s.Messages) == 0 {
 		t.total(name, fmt.Sprintf("sent %s and no FPDU", plural(s.Octets, "octet")))
 		return
@@ -231,7 +231,7 @@ func messageCounts(m map[string]uint64) string {
 }
 
 // tcpWords tells what TCP had to do, "" if nothing.
-func tcpWords(s *capture.DirStats) string {
+func tcpWords(s *analysis.DirStats) string {
 	var parts []string
 	add := func(n uint64, unit, more string, octets uint64) {
 		if n == 0 {
@@ -252,7 +252,7 @@ func tcpWords(s *capture.DirStats) string {
 }
 
 // end writes what concerns the whole file.
-func (t *textSink) end(rd *capture.Reader, err error) error {
+func (t *textSink) end(rd *analysis.Reader, err error) error {
 	s := rd.Stats()
 	if t.verdict {
 		t.judgement(s.IWARP, err)
@@ -275,7 +275,7 @@ func (t *textSink) end(rd *capture.Reader, err error) error {
 }
 
 // foundWords tells how many connections there are.
-func foundWords(s *capture.Stats) string {
+func foundWords(s *analysis.Stats) string {
 	return fmt.Sprintf("%s with iWARP of %d over TCP", plural(s.IWARP, "connection"), s.Conns)
 }
 

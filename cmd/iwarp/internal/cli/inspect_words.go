@@ -5,7 +5,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/go-iwarp/iwarp/capture"
+	"github.com/go-iwarp/iwarp/cmd/iwarp/internal/inspect/analysis"
 	"github.com/go-iwarp/iwarp/ddp"
 	"github.com/go-iwarp/iwarp/rdmap"
 )
@@ -15,7 +15,7 @@ import (
 
 // startupLines tells all of a startup frame: the header, the block of RFC 6581 and
 // the Private Data.
-func startupLines(s *capture.StartupFrame) []string {
+func startupLines(s *analysis.StartupFrame) []string {
 	r := fmt.Sprintf("R=%d", bit(s.Reject))
 	if s.Kind == "Reply" {
 		r += word(s.Reject, " (rejected)", " (accepted)")
@@ -39,7 +39,7 @@ func startupLines(s *capture.StartupFrame) []string {
 }
 
 // startupWords is startupLines in one line.
-func startupWords(s *capture.StartupFrame) string { return strings.Join(startupLines(s), "; ") }
+func startupWords(s *analysis.StartupFrame) string { return strings.Join(startupLines(s), "; ") }
 
 func bit(b bool) int {
 	if b {
@@ -66,7 +66,7 @@ func privateWords(b []byte) string {
 }
 
 // negotiatedWords tells what startup came to.
-func negotiatedWords(n *capture.Negotiated) string {
+func negotiatedWords(n *analysis.Negotiated) string {
 	if !n.Accepted {
 		s := "the connection does not come about"
 		if n.Problem != "" {
@@ -95,7 +95,7 @@ func negotiatedWords(n *capture.Negotiated) string {
 }
 
 // messageWords tells of a message.
-func messageWords(m *capture.Message) string {
+func messageWords(m *analysis.Message) string {
 	s := m.Op + ": " + messageDetail(m)
 	if m.Segments > 1 {
 		s += fmt.Sprintf("; %d segments in ", m.Segments)
@@ -119,7 +119,7 @@ func messageWords(m *capture.Message) string {
 	return s
 }
 
-func messageDetail(m *capture.Message) string {
+func messageDetail(m *analysis.Message) string {
 	switch {
 	case m.Terminate != nil:
 		text, _, _ := strings.Cut(m.Terminate.Text, ": caused by ") // offenderWords tells more
@@ -145,7 +145,7 @@ func messageDetail(m *capture.Message) string {
 	return s
 }
 
-func atomicWords(a *capture.AtomicRequest) string {
+func atomicWords(a *analysis.AtomicRequest) string {
 	s := fmt.Sprintf("%s on STag %v, TO %#x, identifier %d: ", a.Op, a.STag, a.TO, a.ID)
 	const all = ^uint64(0)
 	if a.Op == rdmap.AtomicFetchAdd.String() {
@@ -162,7 +162,7 @@ func atomicWords(a *capture.AtomicRequest) string {
 	return s
 }
 
-func answerWords(m *capture.Message) string {
+func answerWords(m *analysis.Message) string {
 	if a := m.Answers; a != nil {
 		return fmt.Sprintf(", answers MSN %d of frame %d after %v", a.MSN, a.RequestFrame, round(a.Latency))
 	}
@@ -170,7 +170,7 @@ func answerWords(m *capture.Message) string {
 }
 
 // offenderWords decodes the headers that a Terminate echoes, "" if it has none.
-func offenderWords(t *capture.Terminate) string {
+func offenderWords(t *analysis.Terminate) string {
 	h, _, ok := headerOf(t.DDPHeader)
 	if !ok {
 		if t.SegmentLength >= 0 {
@@ -199,7 +199,7 @@ func headerWords(h *ddp.Header) string {
 	return fmt.Sprintf("%v, QN %d, MSN %d, MO %d", op, h.QN, h.MSN, h.MO)
 }
 
-func anomalyWords(a *capture.Anomaly) string {
+func anomalyWords(a *analysis.Anomaly) string {
 	s := fmt.Sprintf("%s: octet %d of the stream", a.What, a.Offset)
 	if a.Length > 0 {
 		s = fmt.Sprintf("%s: %s at octet %d of the stream", a.What, plural(a.Length, "octet"), a.Offset)
@@ -227,7 +227,7 @@ func howWords(how string) string {
 }
 
 // latencyWords gives percentiles.
-func latencyWords(l *capture.Latency) string {
+func latencyWords(l *analysis.Latency) string {
 	return fmt.Sprintf("min %v, median %v, 90 %% %v, 99 %% %v, max %v (%d)", round(l.Min), round(l.P50), round(l.P90), round(l.P99), round(l.Max), l.Count)
 }
 
@@ -240,9 +240,9 @@ func sideWords(roles bool, i int) string {
 }
 
 // fromWords names the end that sent something.
-func fromWords(s capture.Side) string {
+func fromWords(s analysis.Side) string {
 	switch s {
-	case capture.SideA, capture.SideB:
+	case analysis.SideA, analysis.SideB:
 		return "end " + s.String()
 	}
 	return "the " + s.String()

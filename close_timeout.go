@@ -39,6 +39,7 @@ func (c *Conn) timeUp() {
 		c.mu.Unlock()
 		return
 	}
+	// Rule: MPA-7.1.2-26
 	c.cause = fmt.Errorf("iwarp: close: the peer did not take the data or close its half within %v: %w", c.cfg.CloseTimeout, os.ErrDeadlineExceeded)
 	cause := c.cause
 	c.mu.Unlock()

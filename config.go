@@ -302,6 +302,7 @@ func (c *Config) options(ctx context.Context, local, remote net.Addr) *mpa.Optio
 // mayOmitCRC asks the device's policy about a connection. In doubt it is no.
 func (c *Config) mayOmitCRC(ctx context.Context, local, remote net.Addr) bool {
 	p := c.Device.policy
+	// Rule: MPA-1.2-01, MPA-4.4-05
 	if c.RequireCRC || !p.names(addrOf(remote)) {
 		return false
 	}

@@ -142,6 +142,7 @@ func (c *Conn) PD() *PD { return c.qp.pd }
 // at the latest when the connection has ended. After that it may fail, with
 // [net.ErrClosed].
 func (c *Conn) RegisterMR(buf []byte, access Access) (*MR, error) {
+	// Rule: DDP-8.2-03
 	return c.qp.pd.RegisterMR(buf, access, &MROptions{QP: c.qp})
 }
 

@@ -14,6 +14,7 @@ import (
 // wait; Drained tells when the FIN has gone.
 func (c *Conn) CloseWrite() {
 	c.setState(closing)
+	// Rule: DDP-6.2.1-06
 	c.stream.CloseSend()
 	c.kick()
 }

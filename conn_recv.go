@@ -61,6 +61,7 @@ func (c *Conn) received(err error) (over bool) {
 	if c.stream.Failed() {
 		// Nothing is placed any more; what comes is swallowed until the peer's FIN,
 		// since a reset would destroy a Terminate on its way.
+		// Rule: RDMAP-6.2.1-04
 		c.stopReceive()
 	}
 	if c.stream.Wake() {
@@ -74,6 +75,7 @@ func (c *Conn) received(err error) (over bool) {
 func (c *Conn) receiveEnded(err error) (over bool) {
 	var perr *ProtocolError
 	switch {
+	// Rule: DDP-6.2.1-04, MPA-3-09
 	case errors.Is(err, io.EOF):
 		if c.stream.PeerClosed() != nil {
 			c.streamFailed(false)
@@ -84,6 +86,7 @@ func (c *Conn) receiveEnded(err error) (over bool) {
 	}
 	over = perr.Code == protocol.MPAConnectionLost && !perr.Remote
 	intact := !over || errors.Is(perr, io.ErrUnexpectedEOF) // a FIN within an FPDU leaves this half open
+	// Rule: MPA-8-10, DDP-7-01, RDMAP-7.1-01
 	if !perr.Remote {
 		c.stream.Fail(perr, intact)
 	}

@@ -47,6 +47,7 @@ func (d *Device) newCQ(t *Tenant, depth int) (*CQ, error) {
 	if err := d.manager.take(resCQ, 1, &t.acct, nil); err != nil {
 		return nil, err
 	}
+	// Rule: RDMAP-8.1.2-04, SEC-6.4.3.2-01
 	if err := d.manager.take(resEntries, int64(depth), &t.acct, nil); err != nil {
 		d.manager.give(resCQ, 1, &t.acct, nil)
 		return nil, err
@@ -172,6 +173,7 @@ func (q *CQ) Close() {
 func (q *CQ) reserve(n int) error {
 	for {
 		used := q.used.Load()
+		// Rule: RDMAP-8.1.1-10, SEC-6.4.6-01, SEC-6.4.3.2-01
 		if used+int64(n) > int64(q.depth) {
 			return q.full(used)
 		}
@@ -204,6 +206,7 @@ func (q *CQ) push(c *Completion) {
 	}
 	q.ring[(q.head+q.count)%len(q.ring)] = *c
 	q.count++
+	// Rule: RDMAP-5.3-09
 	event := q.armed == armedAny || q.armed == armedSolicited && (c.Solicited || c.Err != nil)
 	if event {
 		q.armed = disarmed

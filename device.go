@@ -124,6 +124,7 @@ func NewDevice(cfg *DeviceConfig) (*Device, error) {
 		c = *cfg
 	}
 	if c.CRCSuppression != nil {
+		// Rule: MPA-4.4-05
 		if c.CRCSuppression.Protection == "" {
 			return nil, fmt.Errorf("iwarp: CRCSuppression.Protection is empty: name what protects the data instead (RFC 5044 section 4.4)")
 		}

@@ -54,6 +54,7 @@ func (d *Dialer) Dial(ctx context.Context, network, address string) (*Conn, erro
 			return nil, err
 		}
 		nc = cfg.wrap(nc)
+		// Rule: MPA-7.1-03
 		c, err := client(ctx, nc, cfg)
 		if err == nil {
 			return c, nil
@@ -65,6 +66,7 @@ func (d *Dialer) Dial(ctx context.Context, network, address string) (*Conn, erro
 		if cfg.Logger != nil {
 			cfg.Logger.Info("iwarp: no reply to MPA revision 2, trying revision 1", "remote", address, "error", err)
 		}
+		// Rule: MPA2-10-05
 		cfg.Revision = 1
 	}
 }
@@ -146,6 +148,7 @@ func client(ctx context.Context, nc net.Conn, cfg *Config) (*Conn, error) {
 		// RFC 6581 section 9 owes the responder a Terminate for these.
 		var perr *ProtocolError
 		if errors.As(err, &perr) {
+			// Rule: MPA2-9.3-01
 			c.stream.Fail(perr, true)
 		}
 		c.start()
@@ -155,6 +158,7 @@ func client(ctx context.Context, nc net.Conn, cfg *Config) (*Conn, error) {
 		return nil, err
 	}
 	if p := m.Params(); p.PeerToPeer {
+		// Rule: MPA2-5-02
 		if err := c.stream.PostRTR(pickRTR(p.RTR)); err != nil {
 			c.start()
 			c.Abort()

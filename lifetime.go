@@ -73,6 +73,7 @@ func (c *Conn) setState(to lifetime) (from lifetime) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	from = lifetime(c.state.Load())
+	// Rule: RDMAP-6.2-01
 	if from < to {
 		c.state.Store(uint32(to))
 	}
@@ -119,6 +120,7 @@ func (c *Conn) sendEnded(err error) {
 		c.streamFailed(true)
 	}
 	if c.setState(draining) < lost {
+		// Rule: DDP-6.2.1-01, DDP-6.2.1-05, RDMAP-6.2.1-04
 		c.closeHalf()
 	}
 	close(c.drained)
@@ -204,6 +206,7 @@ func (c *Conn) halfEnded() {
 	if !over {
 		return
 	}
+	// Rule: DDP-3-10, DDP-6.2-02, RDMAP-6.2.1-03
 	c.drop()
 	c.setState(done)
 	c.qp.sendCQ.removePolled(c)

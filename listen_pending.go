@@ -101,6 +101,7 @@ func (t *pending) enter(s *startup) admission {
 	case p.n >= t.perPeer:
 		t.drop(p)
 		return later
+	// Rule: SEC-6.4.1-01
 	case t.n >= t.limit:
 		if t.dropping == 0 && len(t.bySilent) > 0 {
 			t.drop(t.bySilent[0])

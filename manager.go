@@ -95,6 +95,7 @@ type manager struct {
 
 // take counts n of r for all accounts, or for none.
 func (m *manager) take(r resource, n int64, tenant, pd *account) error {
+	// Rule: DDP-8.3-05, DDP-8.3.2-01, RDMAP-8.1.2-01, SEC-3-01, SEC-6.4.1-01
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if pd != nil {
@@ -107,6 +108,7 @@ func (m *manager) take(r resource, n int64, tenant, pd *account) error {
 	}
 	if limit := m.device.max[r]; limit > 0 {
 		// What the others were promised and do not use yet is not to be had.
+		// Rule: RDMAP-8.1.2-05
 		for _, t := range m.tenants {
 			if t != tenant {
 				limit -= max(0, t.reserve[r]-t.used[r])

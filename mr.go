@@ -60,6 +60,7 @@ func (p *PD) RegisterMR(buf []byte, access Access, opts *MROptions) (*MR, error)
 		if o.QP.pd != p {
 			return nil, fmt.Errorf("iwarp: MROptions.QP is of another protection domain")
 		}
+		// Rule: DDP-8.2-03
 		c.Stream = o.QP.stream
 	}
 	if err := p.authorize(buf, access); err != nil {
@@ -86,6 +87,7 @@ func (p *PD) mayGrant(buf []byte, access Access) error {
 // authorize asks whoever decides about rights, and counts the region, before it
 // has an STag.
 func (p *PD) authorize(buf []byte, access Access) error {
+	// Rule: DDP-8.3-06, DDP-8.3.2-04, RDMAP-8.1.2-03, SEC-7.3-01
 	if err := p.mayGrant(buf, access); err != nil {
 		return err
 	}
@@ -127,6 +129,7 @@ func (m *MR) Invalidate() { m.region.Invalidate() }
 // the region itself never gave; with none left in access it ends. The error is
 // DeviceConfig.Authorize's; the rights are as before then.
 func (m *MR) SetAccess(access Access) error {
+	// Rule: DDP-8.3-06, DDP-8.3.2-04, RDMAP-8.1.2-03, SEC-7.3-01
 	if err := m.pd.mayGrant(m.buf, access); err != nil {
 		return err
 	}

@@ -149,6 +149,7 @@ func (b *Bind) prepare(q *QP) (*ddp.Region, error) {
 		return nil, fmt.Errorf("%w: Bind.MR: %w", ErrInvalidWR, net.ErrClosed)
 	}
 	buf := b.MR.buf[b.Offset : b.Offset+b.Length : b.Offset+b.Length]
+	// Rule: DDP-8.3-06, DDP-8.3.2-04, RDMAP-8.1.2-03, SEC-7.3-01
 	if err := q.pd.mayGrant(buf, b.Access); err != nil {
 		return nil, err
 	}

@@ -86,6 +86,7 @@ func (p *PD) newQP(cfg *QPConfig, in *inbox) (*QP, error) {
 	if err := p.take(resQP, 1); err != nil {
 		return nil, err
 	}
+	// Rule: RDMAP-8.1.2-01
 	if err := p.take(resEntries, int64(c.SendDepth+c.RecvDepth)); err != nil {
 		p.give(resQP, 1)
 		return nil, err
@@ -126,10 +127,12 @@ func (p *PD) checkQueues(c *QPConfig) error {
 		name string
 		cq   *CQ
 	}{{"SendCQ", c.SendCQ}, {"RecvCQ", c.RecvCQ}} {
+		// Rule: DDP-8.3.2-03, RDMAP-8.1.1-09, SEC-7.1-01
 		if f.cq != nil && f.cq.tenant != p.tenant {
 			return fmt.Errorf("%w: QPConfig.%s is of another device or tenant than the protection domain", ErrInvalidWR, f.name)
 		}
 	}
+	// Rule: DDP-8.3.2-03
 	if c.SRQ != nil && c.SRQ.pd != p {
 		return fmt.Errorf("%w: QPConfig.SRQ is of another protection domain", ErrInvalidWR)
 	}

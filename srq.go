@@ -154,6 +154,7 @@ func (q *SRQ) Posted() int {
 func (q *SRQ) Shares() map[*QP]int {
 	q.mu.Lock()
 	defer q.mu.Unlock()
+	// Rule: DDP-8.3.2-06, RDMAP-8.1.2-07, SEC-6.4.3.1-01
 	m := make(map[*QP]int, len(q.shares))
 	for qp, n := range q.shares {
 		m[qp] = n
@@ -207,6 +208,7 @@ func (q *SRQ) spare() (ok bool, most uint64) {
 func (q *SRQ) take(qp *QP, begun bool) (uint32, [][]byte, bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
+	// Rule: DDP-8.3.2-06, RDMAP-8.1.2-07, SEC-6.4.3.1-01
 	if q.count == 0 || q.shares[qp] >= q.cfg.MaxShare {
 		return 0, nil, false
 	}

@@ -306,7 +306,7 @@ func (r *Receiver) Segment(order uint64, seg []byte) *protocol.Error {
 		}
 		inOrder = order == r.reorder.next
 	}
-	// Rule: DDP-5.2-04, DDP-7.1-11
+	// Rule: DDP-5.2-04, DDP-7.1-11, RDMAP-7.2-01, EXT-8.2-01, RDMAP-5.5-01
 	err := r.place(h, seg[n:], inOrder)
 	r.placing = 0
 	if err != nil {
@@ -332,7 +332,7 @@ func short(seg []byte) *protocol.Error {
 }
 
 func (r *Receiver) failed(e *protocol.Error, h *Header, segment int) *protocol.Error {
-	// Rule: DDP-6.2-01, DDP-6.2.2-01, DDP-8.3-04
+	// Rule: DDP-6.2-01, DDP-6.2.2-01, DDP-8.3-04, RDMAP-3.1-05
 	r.letGo()
 	r.err = blame(e, h, segment)
 	r.header = *h
@@ -411,7 +411,7 @@ func (r *Receiver) placeUntagged(h *Header, payload []byte, inOrder bool) *proto
 	// Rule: DDP-7.1-04
 	case off > m.limit:
 		return beyondBuffer(h, m.limit)
-	// Rule: DDP-7.1-05
+	// Rule: DDP-7.1-05, RDMAP-5.3-07
 	case !fits(off, n, min(m.limit, math.MaxUint32)):
 		return tooLong(h, len(payload), m.limit)
 	}
@@ -497,7 +497,7 @@ func (r *Receiver) pass(h *Header, n int) *protocol.Error {
 		q.finish()
 	}
 	r.letGo() // whoever hears of the message may take rights away
-	// Rule: DDP-5.4-02, DDP-4.1-06, DDP-5.3-06
+	// Rule: DDP-5.4-02, DDP-4.1-06, DDP-5.3-06, RDMAP-5.1-07, RDMAP-5.5-04
 	err := r.ulp.Deliver(m)
 	if r.refused = err != nil; !r.refused {
 		m.Buffer = Buffer{}

@@ -254,6 +254,7 @@ func (t *Table) RemoteInvalidate(s STag, pd PD, stream StreamID) *protocol.Error
 // the promise of [Region.Invalidate].
 func (t *Table) Invalidate(s STag, who Peer) bool {
 	r := t.Lookup(s)
+	// Rule: RDMAP-8.1.2-02, SEC-3-01
 	if r == nil || !r.serves(who) {
 		return false
 	}

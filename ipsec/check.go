@@ -52,6 +52,7 @@ func (c *Checker) Covers(ctx context.Context, local, remote net.Addr) (bool, err
 		return false, nil
 	}
 	flow := Flow{Local: l.AddrPort(), Remote: r.AddrPort()}
+	// Rule: MPA-9.4-02, IPSEC-3-02, DDP-8.4.2-04
 	a, err := c.Check(flow)
 	if c.Logger != nil {
 		c.Logger.DebugContext(ctx, "ipsec", "local", flow.Local, "remote", flow.Remote, "covered", a.Covered, "reason", a.Reason, "error", err)
@@ -83,6 +84,7 @@ func (c *Checker) Check(f Flow) (Answer, error) {
 	if why != "" {
 		return no("%s", why), nil
 	}
+	// Rule: MPA-4.4-05
 	out := c.direction(Out, f.Local, f.Remote, policies, states)
 	if !out.Covered {
 		return out, nil

@@ -35,7 +35,7 @@ func (b *belowTLS) Read(p []byte) (int, error) {
 		if n > 0 {
 			return n, nil // the end comes again with the next read
 		}
-		// Rule: MPA-8-01
+		// Rule: MPA-8-01, DDP-8.4-01, SEC-5.4.2-01
 		b.fin.Store(true)
 	}
 	return n, err

@@ -66,10 +66,12 @@ func NewConn(nc net.Conn, p Params, o *Options) *Conn {
 	c := &Conn{
 		nc: nc, params: p, every: emssEvery, likely: likelyEMSS(nc),
 	}
+	// Rule: MPA-4.4-06, MPA-4.4-07
 	c.out.framer = Framer{Markers: p.SendMarkers, CRC: p.CRC}
 	c.out.batch.mem = commonMemory
 	c.in.deframer = Deframer{Markers: p.RecvMarkers, CRC: p.CRC}
 	c.in.init(commonMemory)
+	// Rule: MPA-7.1.2-14
 	c.maySend.Store(p.Initiator)
 	c.fpduMax.Store(int64(o.FPDUMax))
 	c.wishAlign.Store(uint32(o.Align))
@@ -78,6 +80,7 @@ func NewConn(nc net.Conn, p Params, o *Options) *Conn {
 	switch s := nc.(type) {
 	case *net.TCPConn:
 		c.tcp = true
+		// Rule: MPA-5.1-03
 		_ = s.SetNoDelay(true) // Nagle would hold back the end of a batch
 		c.sock, _ = tcpsock.NewSocket(s)
 	case *net.UnixConn:
@@ -133,6 +136,7 @@ func (c *Conn) CloseWrite() error {
 	if !ok {
 		return fmt.Errorf("iwarp: closing one direction of a %T: %w", c.nc, errors.ErrUnsupported)
 	}
+	// Rule: MPA-7.2-01
 	return cw.CloseWrite()
 }
 
@@ -174,8 +178,10 @@ func isFinal(err error) bool {
 // connError wraps an error of the conn below. A passed deadline is not the end of
 // the connection and stays as it is.
 func connError(detail string, err error) error {
+	// Rule: MPA-7.1.2-26
 	if errors.Is(err, os.ErrDeadlineExceeded) { // not ETIMEDOUT: TCP has given up then
 		return err
 	}
+	// Rule: MPA-8-06, DDP-3-03, DDP-7-01
 	return &protocol.Error{Code: protocol.MPAConnectionLost, Section: "RFC 5044 section 8", Detail: detail, Err: err}
 }

@@ -89,9 +89,11 @@ func (c *Conn) deliver(fn func(order uint64, segment []byte) error) error {
 	defer c.count(&t)
 	r.more = true // as it is when fn ends this, in whatever way
 	for {
+		// Rule: MPA-A.4-01
 		ulpdu, n, need, perr := r.deframer.Next(r.octets())
 		if perr != nil {
 			c.stats.refused(perr.Code)
+			// Rule: MPA-8-09, MPA-8-10
 			r.swallow, r.more, r.need = true, false, 0
 			r.drop()
 			return perr
@@ -104,6 +106,7 @@ func (c *Conn) deliver(fn func(order uint64, segment []byte) error) error {
 		r.use(n)
 		t.longest = max(t.longest, n)
 		if t.fpdus == 0 && !c.maySend.Load() {
+			// Rule: MPA-7.1.2-14
 			c.maySend.Store(true)
 		}
 		t.fpdus++
@@ -146,6 +149,7 @@ func (c *Conn) fill() error {
 	if err == errNothing { //nolint:errorlint // never wrapped, and compared at every poll
 		return err
 	}
+	// Rule: MPA-3-09, MPA-7.2-02, DDP-3-09
 	if err == nil || errors.Is(err, io.EOF) {
 		if c.in.len() > 0 {
 			return connError("FIN inside an FPDU", io.ErrUnexpectedEOF)

@@ -13,6 +13,7 @@ import (
 // TCP learns about the path; ask before each ULPDU
 // (https://www.rfc-editor.org/rfc/rfc5044#section-4.5).
 func (c *Conn) MULPDU() int {
+	// Rule: MPA-3-02
 	c.refresh()
 	return c.mulpdu
 }
@@ -73,6 +74,7 @@ func (c *Conn) mayQueue() error {
 	if c.werr != nil {
 		return c.werr
 	}
+	// Rule: MPA-7.1.2-14
 	if !c.maySend.Load() {
 		return ErrHeld
 	}
@@ -235,6 +237,7 @@ func (c *Conn) readEMSS() {
 	c.seenKnobs = c.knobs.Load()
 	emss := c.likely
 	if c.tcp && c.sock != nil {
+		// Rule: MPA-5.1-01
 		if n, err := c.sock.MSS(); err == nil && n > 0 {
 			emss = n
 		}
@@ -250,6 +253,7 @@ func (c *Conn) readEMSS() {
 	} else {
 		c.every = emssEvery
 	}
+	// Rule: MPA-4.5-05
 	c.emss, c.mulpdu, c.gone = emss, MULPDU(emss, c.params.SendMarkers), 0
 	c.stats.emss.Store(int64(emss))
 }

@@ -80,7 +80,7 @@ func (d *Deframer) Next(b []byte) (ulpdu []byte, n, need int, err *protocol.Erro
 	d.pos += uint64(l.total)
 	d.markers += uint64(l.markers)
 	from := l.start + lengthLen
-	// Rule: MPA-3-01, MPA-3-07, MPA-4.3-12, MPA-4.3-13, MPA-4.1-04
+	// Rule: MPA-3-01, MPA-3-07, MPA-4.3-12, MPA-4.3-13, MPA-4.1-04, DDP-3-04
 	return b[from : from+length : from+length], l.total, 0, nil
 }
 
@@ -88,10 +88,10 @@ func (d *Deframer) Next(b []byte) (ulpdu []byte, n, need int, err *protocol.Erro
 // when it is right does a Marker that points elsewhere mean that the ends
 // disagree.
 func (d *Deframer) check(b []byte, l layout) *protocol.Error {
-	// Rule: MPA-4.1-06, MPA-7.1.1-10, MPA-4.4-08
+	// Rule: MPA-4.1-06, MPA-7.1.1-10, MPA-4.4-08, MPA-4.4-01, MPA-4.4-09
 	if d.CRC {
 		end := len(b) - crcLen
-		// Rule: MPA-4.4-11, MPA-4.4-12, MPA-4.4-13, MPA-4.4-14
+		// Rule: MPA-4.4-11, MPA-4.4-12, MPA-4.4-13, MPA-4.4-14, DDP-3-06
 		got, want := binary.LittleEndian.Uint32(b[end:]), updateCRC(0, b[:end])
 		// Rule: MPA-4.4-15, MPA-8-02
 		if got != want {
@@ -119,6 +119,7 @@ func (d *Deframer) check(b []byte, l layout) *protocol.Error {
 }
 
 // firstMarker is the offset of the first Marker at or after pos, from pos.
+// Rule: MPA-4.3-06
 func firstMarker(pos uint64) int { return int(-pos % markerStep) }
 
 // compact moves the content of the marked FPDU b together, so that it follows its
@@ -137,7 +138,7 @@ func (d *Deframer) compact(b []byte, start int) {
 }
 
 func (d *Deframer) fail(code protocol.Code, section, format string, args ...any) *protocol.Error {
-	// Rule: MPA-8-08
+	// Rule: MPA-8-08, MPA-8-06
 	d.err = &protocol.Error{Code: code, Section: section, Detail: fmt.Sprintf(format, args...)}
 	return d.err
 }

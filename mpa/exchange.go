@@ -38,6 +38,7 @@ func Initiate(ctx context.Context, nc net.Conn, o *Options) (*Conn, error) {
 	if err != nil {
 		return nil, err
 	}
+	// Rule: MPA-7.1-03
 	g := guard(ctx, nc)
 	if err := g.write(frame); err != nil {
 		return nil, g.fail(exchange{kind: Request, sending: true}, err)
@@ -57,9 +58,11 @@ func Initiate(ctx context.Context, nc net.Conn, o *Options) (*Conn, error) {
 		}
 	}
 	g.release()
+	// Rule: MPA-7.1.4.2-02
 	if err != nil && code == 0 { // a refusal, by either end
 		return nil, err
 	}
+	// Rule: MPA-7.1.2-13
 	return NewConn(nc, p, o), err
 }
 
@@ -82,6 +85,7 @@ func (o *Options) verify(p Params) error {
 		return nil
 	}
 	p.PrivateData = slices.Clone(p.PrivateData)
+	// Rule: MPA-7.1.2-16
 	if err := o.VerifyReply(p); err != nil {
 		return &DeclinedError{err}
 	}

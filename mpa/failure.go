@@ -77,6 +77,7 @@ func (g *guarded) fail(x exchange, err error) error {
 			f.names = append(f.names, ErrStartupClosed)
 			e.Detail = "the peer ended the connection " + x.where()
 		}
+		// Rule: MPA2-10-06
 		if x.came == 0 && (!x.sending || x.kind == Request) {
 			e.Code, e.Section = protocol.MPAConnectionLost, "RFC 5044 section 8"
 		}

@@ -69,6 +69,7 @@ func (f *Framer) SetPosition(pos uint64) { f.pos = pos &^ 3 }
 // appended then.
 func (f *Framer) Append(b []byte, ulpdu ...[]byte) ([]byte, error) {
 	n := sizeOf(nil, ulpdu)
+	// Rule: MPA-3-06
 	if n < 1 || n > MaxULPDU {
 		return b, &SizeError{Len: n}
 	}
@@ -99,8 +100,10 @@ type reference struct {
 // and room is as much shorter. Framers with Markers take no refs.
 func (f *Framer) encode(room, header []byte, payload [][]byte, n int, refs *[]reference) {
 	w := fpduWriter{to: room, sums: f.CRC, next: math.MaxInt}
+	// Rule: MPA-4.3-03
 	if f.Markers {
 		w.next, w.sums, w.sumsAll = firstMarker(f.pos), false, f.CRC
+		// Rule: MPA-7.1.2-18
 		w.marker() // the one before ULPDU_Length
 		w.start = w.at
 	}
@@ -187,6 +190,7 @@ func (w *fpduWriter) marker() {
 	if w.at != w.next {
 		return
 	}
+	// Rule: MPA-4.2-01, MPA-4.2-03, MPA-4.2-04, MPA-4.3-11
 	binary.BigEndian.PutUint32(w.to[w.at:], uint32(max(w.at-w.start, 0))) // 0 for the one before ULPDU_Length
 	w.at += markerLen
 	w.next += markerStep
@@ -204,13 +208,16 @@ func (w *fpduWriter) refer(p []byte, refs *[]reference) {
 // end writes PAD and CRC.
 func (w *fpduWriter) end(n int) {
 	if pad := padLen(n); pad > 0 {
+		// Rule: MPA-4.1-03
 		var zero [3]byte
 		w.put(zero[:pad])
 	}
+	// Rule: MPA-4.3-01
 	w.marker() // one between PAD and CRC is covered by this CRC
 	if w.sumsAll {
 		w.sum = updateCRC(0, w.to[:w.at])
 	}
+	// Rule: MPA-4.4-01, MPA-4.4-10
 	binary.LittleEndian.PutUint32(w.to[w.at:], w.sum)
 }
 

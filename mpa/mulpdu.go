@@ -36,6 +36,7 @@ func MULPDU(emss int, markers bool) int {
 func FPDULen(n int) int { return lengthLen + n + padLen(n) + crcLen }
 
 // padLen is the number of PAD octets behind a ULPDU of n octets.
+// Rule: MPA-4.1-05
 func padLen(n int) int { return -(lengthLen + n) & 3 }
 
 // layout tells how an FPDU lies in a stream.

@@ -150,7 +150,7 @@ func Answer(req *Startup, o *Options) (reply Startup, p Params, err error) {
 	if req.Revision == Revision0 {
 		reply.Markers, reply.CRC = true, true // RFC 5044 Appendix C.2.4
 	}
-	// Rule: MPA-7.1.1-06, MPA-7.1.1-07, MPA-7.1.1-08, MPA-7.1.1-09
+	// Rule: MPA-7.1.1-06, MPA-7.1.1-07, MPA-7.1.1-08, MPA-7.1.1-09, MPA-3-10, MPA-4.4-04, MPA-4.4-07
 	p = Params{
 		Revision: req.Revision, SendMarkers: req.Markers, RecvMarkers: reply.Markers, CRC: reply.CRC,
 		IRD: o.IRD, ORD: o.ORD, PeerIRD: NotNegotiated, PeerORD: NotNegotiated,
@@ -193,6 +193,7 @@ func answerBlock(asked protocol.Enhanced, o *Options, p *Params) protocol.Enhanc
 		// Rule: MPA2-9.1-01
 		p.IRD = min(o.IRD, p.PeerORD)
 		if p.IRD == 0 && block.RTR.Has(protocol.RTRRead) {
+			// Rule: MPA2-9.1-04
 			p.IRD = 1 // an RTR Read takes a place in the queue too
 		}
 		block.IRD = uint16(p.IRD)
@@ -250,7 +251,7 @@ func Conclude(req, reply *Startup, o *Options) (Params, error) {
 		return Params{}, err
 	}
 	block, enhanced := reply.Block()
-	// Rule: MPA-7.1.1-12, MPA-7.1.2-12
+	// Rule: MPA-7.1.1-12, MPA-7.1.2-12, MPA-7.1.4.2-02
 	if reply.Reject {
 		e := &RejectError{
 			Revision: reply.Revision, PrivateData: reply.ULPData(),
@@ -262,7 +263,7 @@ func Conclude(req, reply *Startup, o *Options) (Params, error) {
 		}
 		return Params{}, e
 	}
-	// Rule: MPA-7.1.1-06, MPA-7.1.1-08, MPA-7.1.1-09, MPA-7.1.1-16, MPA-7.1.1-19
+	// Rule: MPA-7.1.1-06, MPA-7.1.1-08, MPA-7.1.1-09, MPA-7.1.1-16, MPA-7.1.1-19, MPA-3-10, MPA-4.4-04, MPA-4.4-07
 	p := Params{
 		Initiator: true, Revision: reply.Revision, SendMarkers: reply.Markers, RecvMarkers: req.Markers,
 		CRC: req.CRC || reply.CRC, Enhanced: enhanced,

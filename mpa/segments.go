@@ -41,6 +41,7 @@ func (s *segments) ulpdu(mulpdu int, rest uint64) int {
 	default:
 		return mulpdu
 	}
+	// Rule: MPA-5.1-03
 	n := ulpduFor(s.emss - s.fill)
 	switch {
 	case uint64(max(n, 0)) >= rest:

@@ -45,12 +45,14 @@ func (s *sender) full() bool { return s.batch.full(s.size, s.copies) }
 // package fault.
 func (s *sender) add(header []byte, payload [][]byte, stable bool) error {
 	n := sizeOf(header, payload)
+	// Rule: MPA-3-06
 	if n < 1 || n > MaxULPDU {
 		return &SizeError{Len: n}
 	}
 	stable = stable && !s.copyAll
 	b := &s.batch
 	total := FPDULen(n)
+	// Rule: MPA-5.1-04
 	if !s.framer.Markers && (n < gatherMin || !stable) && !s.cut.endBefore(total) && b.goesOn(total) {
 		// What most of a batch are: copied behind the one before, with nothing to decide.
 		s.framer.encode(b.room(total), header, payload, n, nil)

@@ -34,6 +34,7 @@ func (op AtomicOp) String() string {
 func FetchAdd(old, add, mask uint64) uint64 {
 	// Without their top bits no field can carry into the next; the top bits are
 	// then added without carry.
+	// Rule: EXT-5.1.1-01
 	return (old&^mask + add&^mask) ^ (old^add)&mask
 }
 
@@ -41,6 +42,7 @@ func FetchAdd(old, add, mask uint64) uint64 {
 // compare are the same in the bits of compareMask; else it gives old
 // (https://www.rfc-editor.org/rfc/rfc7306#section-5.1.2).
 func CmpSwap(old, compare, compareMask, swap, swapMask uint64) uint64 {
+	// Rule: EXT-5.1.2-01
 	if (old^compare)&compareMask != 0 {
 		return old
 	}

@@ -49,6 +49,7 @@ type ReadRequest struct {
 
 // AppendTo appends the [ReadRequestLen] octets of the header to b.
 func (r *ReadRequest) AppendTo(b []byte) []byte {
+	// Rule: RDMAP-4.4-01, RDMAP-4.4-03, RDMAP-4.4-04
 	b = binary.BigEndian.AppendUint32(b, uint32(r.SinkSTag))
 	b = binary.BigEndian.AppendUint64(b, r.SinkTO)
 	b = binary.BigEndian.AppendUint32(b, r.Size)
@@ -62,6 +63,7 @@ func (r *ReadRequest) AppendTo(b []byte) []byte {
 // (https://www.rfc-editor.org/rfc/rfc5040#section-4.8).
 func (r ReadRequest) Advance(n uint32) ReadRequest {
 	n = min(n, r.Size)
+	// Rule: RDMAP-4.8-08
 	r.SinkTO += uint64(n)
 	r.SrcTO += uint64(n)
 	r.Size -= n
@@ -75,6 +77,7 @@ func ParseReadRequest(b []byte) (ReadRequest, int, error) {
 	if len(b) < ReadRequestLen {
 		return ReadRequest{}, 0, io.ErrUnexpectedEOF
 	}
+	// Rule: RDMAP-4.4-01, RDMAP-4.4-03, RDMAP-4.4-04
 	return ReadRequest{
 		SinkSTag: ddp.STag(binary.BigEndian.Uint32(b)),
 		SinkTO:   binary.BigEndian.Uint64(b[4:]),
@@ -99,6 +102,7 @@ type ImmediateData [ImmediateDataLen]byte
 
 // ImmediateUint64 gives the eight octets of v, most significant first.
 func ImmediateUint64(v uint64) (d ImmediateData) {
+	// Rule: EXT-6.2-01
 	binary.BigEndian.PutUint64(d[:], v)
 	return d
 }
@@ -171,6 +175,7 @@ type AtomicRequest struct {
 // [FetchAdd]). Compare Data is zero and Compare Mask all ones, as RFC 7306
 // section 5.2.1 wants them where they are not used.
 func NewFetchAdd(id uint32, stag ddp.STag, to, data, mask uint64) AtomicRequest {
+	// Rule: EXT-5.2.1-03
 	return AtomicRequest{Op: AtomicFetchAdd, ID: id, STag: stag, TO: to, Data: data, Mask: mask, CompareMask: ^uint64(0)}
 }
 
@@ -184,6 +189,7 @@ func NewCmpSwap(id uint32, stag ddp.STag, to, compare, compareMask, swap, swapMa
 // if the operation is unknown; then the word stays as it is.
 func (r *AtomicRequest) Apply(old uint64) (word uint64, ok bool) {
 	switch r.Op {
+	// Rule: EXT-5-02, EXT-5.2.1-03, EXT-5.2.1-04
 	case AtomicFetchAdd:
 		return FetchAdd(old, r.Data, r.Mask), true
 	case AtomicCmpSwap:
@@ -195,6 +201,7 @@ func (r *AtomicRequest) Apply(old uint64) (word uint64, ok bool) {
 // AppendTo appends the [AtomicRequestLen] octets of the header to b, with the
 // reserved bits zero. Only the low four bits of Op are used.
 func (r *AtomicRequest) AppendTo(b []byte) []byte {
+	// Rule: EXT-5.2.1-01, EXT-5.2.1-02, EXT-5.1.1-03
 	b = binary.BigEndian.AppendUint32(b, uint32(r.Op&0xf))
 	b = binary.BigEndian.AppendUint32(b, r.ID)
 	b = binary.BigEndian.AppendUint32(b, uint32(r.STag))
@@ -211,6 +218,7 @@ func ParseAtomicRequest(b []byte) (AtomicRequest, int, error) {
 	if len(b) < AtomicRequestLen {
 		return AtomicRequest{}, 0, io.ErrUnexpectedEOF
 	}
+	// Rule: EXT-5.2.1-01, EXT-5.2.1-02
 	return AtomicRequest{
 		Op:          AtomicOp(b[3] & 0xf),
 		ID:          binary.BigEndian.Uint32(b[4:]),
@@ -243,6 +251,7 @@ type AtomicResponse struct {
 
 // AppendTo appends the [AtomicResponseLen] octets of the header to b.
 func (r *AtomicResponse) AppendTo(b []byte) []byte {
+	// Rule: EXT-5.2.2-01
 	b = binary.BigEndian.AppendUint32(b, r.ID)
 	return binary.BigEndian.AppendUint64(b, r.Original)
 }
@@ -254,6 +263,7 @@ func ParseAtomicResponse(b []byte) (AtomicResponse, int, error) {
 	if len(b) < AtomicResponseLen {
 		return AtomicResponse{}, 0, io.ErrUnexpectedEOF
 	}
+	// Rule: EXT-5.2.2-01
 	return AtomicResponse{
 		ID:       binary.BigEndian.Uint32(b),
 		Original: binary.BigEndian.Uint64(b[4:]),

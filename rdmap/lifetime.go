@@ -69,6 +69,7 @@ func (s *Stream) refuses() bool {
 // completed, Transmit reports it.
 func (s *Stream) CloseSend() {
 	s.mu.Lock()
+	// Rule: RDMAP-6.2-01, DDP-2.3-01
 	s.setPhase(phaseClosing)
 	s.mu.Unlock()
 }
@@ -83,12 +84,14 @@ func (s *Stream) Fail(err *protocol.Error, terminate bool) {
 }
 
 func (s *Stream) fail(err *protocol.Error, terminate bool) {
+	// Rule: RDMAP-7.1-05
 	if s.err != nil || phase(s.phase.Load()) == phaseEnded {
 		return
 	}
 	s.err = err
 	s.flushErr = fmt.Errorf("%w: %w", ErrFlushed, err)
 	s.culprit = s.findCulprit(err)
+	// Rule: RDMAP-6.2.1-01, RDMAP-6.2-01
 	if terminate {
 		s.terminate = err
 	}
@@ -123,6 +126,7 @@ func (s *Stream) PeerClosed() error {
 	s.peerClosed = true
 	switch {
 	case s.err != nil:
+	// Rule: DDP-6.2.1-04
 	case s.recv.InProgress():
 		s.fail(peerGone("within a message", "RFC 5041 section 6.2.2"), true)
 	case s.responsesDue():
@@ -191,6 +195,7 @@ func (s *Stream) settle() {
 		switch {
 		case i == s.culprit:
 			e.err, cut = s.err, true
+		// Rule: RDMAP-6.2.1-02, RDMAP-5.4-06
 		case cut || e.state != entryDone:
 			cut = true
 			if e.err == nil {

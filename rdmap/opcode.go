@@ -56,6 +56,9 @@ type traits struct {
 
 // opcodes has one line per opcode; an empty name is an opcode that does not exist.
 var opcodes = [16]traits{
+	// Rule: RDMAP-3.1-02, RDMAP-4.1-04, RDMAP-4.1-05, RDMAP-4.1-08, RDMAP-4.2-01, RDMAP-5.1-01, RDMAP-5.2.1-01
+	// Rule: RDMAP-5.2.1-03, RDMAP-5.2.2-01, RDMAP-5.3-01, RDMAP-5.3-02, RDMAP-5.4-01, EXT-4.1-01, EXT-4.1-03
+	// Rule: EXT-4.2-01, EXT-5.2-01, EXT-5.2.1-06, EXT-5.2.2-02, EXT-6.3-01, EXT-6.3-02, EXT-10.2-01, IANA-3.4-01
 	OpcodeWrite:                   {name: "RDMA Write", tagged: true, header: -1, payload: true},
 	OpcodeReadRequest:             {name: "RDMA Read Request", qn: QNReadRequest, header: ReadRequestLen},
 	OpcodeReadResponse:            {name: "RDMA Read Response", tagged: true, header: -1, payload: true, response: true},
@@ -162,18 +165,22 @@ func (c Control) String() string {
 func (c Control) Check(version uint8, tagged bool, qn uint32) *protocol.Error {
 	op := c.Opcode()
 	switch {
+	// Rule: RDMAP-4.1-06, RDMAP-7.2-03, EXT-8.2-03
 	case c.Version() != version:
 		return &protocol.Error{
 			Code:    protocol.RDMAPVersion,
 			Section: "RFC 5040 section 4.1",
 			Detail:  fmt.Sprintf("RV %d: must be %d", c.Version(), version),
 		}
+	// Rule: RDMAP-7.2-02, EXT-8.2-02, IANA-3.4-01
 	case !op.Known():
 		return unexpectedOpcode("%v: not assigned", op)
+	// Rule: RDMAP-4.1-04
 	case op.Tagged() && !tagged:
 		return unexpectedOpcode("%v in an untagged segment: must be tagged", op)
 	case !op.Tagged() && tagged:
 		return unexpectedOpcode("%v in a tagged segment: must be untagged", op)
+	// Rule: RDMAP-4.1-08, EXT-10.2-01
 	case !tagged && op.QN() != qn:
 		return unexpectedOpcode("%v on QN %d: must be on QN %d", op, qn, op.QN())
 	}

@@ -57,10 +57,12 @@ func (q *outstandingQueue) prepare(size uint32) bool {
 // push records a request that is about to be sent. prepare has been called.
 func (q *outstandingQueue) push(index uint64, e *entry) *outstanding {
 	o := q.at(q.tail)
+	// Rule: RDMAP-5.2-01
 	q.tail++
 	o.entry, o.isAtomic, o.size = index, e.req.Op != OpRead, e.total
 	if o.isAtomic {
 		q.lastID++
+		// Rule: EXT-5.2.1-02
 		o.id = q.lastID
 		return o
 	}
@@ -144,6 +146,7 @@ func (src *inboundSource) Take(h *ddp.Header) (ddp.Buffer, bool) {
 	defer s.mu.Unlock()
 	q := &s.inbound
 	i := q.ready + uint64(h.MSN-uint32(q.ready+1))
+	// Rule: RDMAP-6.1-05, RDMAP-6.1-02, SEC-6.4.3.3-02, RDMAP-8.1.1-11
 	if i-q.head >= uint64(q.size) {
 		return ddp.Buffer{}, false
 	}
@@ -152,6 +155,7 @@ func (src *inboundSource) Take(h *ddp.Header) (ddp.Buffer, bool) {
 	}
 	slot := q.at(i)
 	slot.sg[0] = slot.octets[:]
+	// Rule: RDMAP-5.2.1-02, EXT-5.2.1-07
 	return ddp.Buffer{SG: slot.sg[:], Token: i}, true
 }
 
@@ -166,6 +170,7 @@ func (src *responseSource) Take(h *ddp.Header) (ddp.Buffer, bool) {
 	defer s.mu.Unlock()
 	q := &s.outstanding
 	for i := q.head; i < q.tail; i++ {
+		// Rule: EXT-5-05, EXT-5.2.2-02, EXT-5.2.2-04
 		if o := q.at(i); o.isAtomic && o.id == h.MSN {
 			o.sg[0] = o.reply[:]
 			return ddp.Buffer{SG: o.sg[:], Token: i}, true
@@ -177,15 +182,18 @@ func (src *responseSource) Take(h *ddp.Header) (ddp.Buffer, bool) {
 // checkSource validates a Read Request's source when it arrives. It is checked
 // again for every segment of the Response: an STag may be invalidated between.
 func (s *Stream) checkSource(r *ReadRequest) *protocol.Error {
+	// Rule: RDMAP-5.2.1-10, RDMAP-5.2.1-12
 	if r.Size == 0 {
 		return nil // RFC 5040 section 5.2.1: not validated
 	}
+	// Rule: RDMAP-5.2.1-08, RDMAP-5.2.1-11
 	return s.cfg.Table.CheckFetch(r.SrcSTag, s.cfg.Peer, r.SrcTO, uint64(r.Size), ddp.RemoteRead)
 }
 
 // readOffender completes an error about a Read Request with what its Terminate
 // echoes: both headers (RFC 5040 section 7.1).
 func readOffender(err *protocol.Error, h *ddp.Header, r *ReadRequest) *protocol.Error {
+	// Rule: RDMAP-7.1-04, RDMAP-5.2.1-14
 	o := &protocol.Offender{
 		SegmentLength: ddp.UntaggedHeaderLen + ReadRequestLen,
 		DDPHeader:     h.AppendTo(nil),
@@ -203,7 +211,9 @@ func (s *Stream) perform(a *AtomicRequest) (original uint64, err *protocol.Error
 	err = s.cfg.Table.Atomic(a.STag, s.cfg.Peer, a.TO, func(word *uint64) {
 		for {
 			original = atomic.LoadUint64(word)
+			// Rule: EXT-5.1.1-03
 			changed, _ := a.Apply(original)
+			// Rule: EXT-5-01, EXT-5.3-01, EXT-5-04
 			if atomic.CompareAndSwapUint64(word, original, changed) {
 				return
 			}

@@ -17,11 +17,13 @@ import (
 // the Terminate that is due, and goes on receiving until the peer's FIN.
 // Segments after an error are dropped without another one.
 func (s *Stream) Receive(order uint64, seg []byte) *protocol.Error {
+	// Rule: DDP-3-08, RDMAP-7-01, DDP-6.2-03
 	if s.Failed() {
 		s.EndBatch()
 		s.StopReceive()
 		return nil
 	}
+	// Rule: DDP-6.2.1-03
 	if s.peerClosed { // which the receive owner alone changes
 		s.EndBatch()
 		err := &protocol.Error{
@@ -73,8 +75,11 @@ func (s *Stream) open() {
 func (s *Stream) receiveFailed(err *protocol.Error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	// Rule: DDP-6.2.2-03, DDP-7.1-14, RDMAP-3.2-03, RDMAP-5.1-08, RDMAP-5.2.2-07, RDMAP-5.3-14, RDMAP-5.4-09
+	// Rule: RDMAP-7.1-03
 	s.fail(err, !err.Remote && !fromTerminate(err)) // no Terminate answers a Terminate
 	if b, ok := s.recv.Blamed(QNSend); ok && b.Token != tokenRTR && s.err == err {
+		// Rule: RDMAP-7.1-01, RDMAP-5.3-14
 		s.delivery = Delivery{Buffer: b, Err: err}
 		s.deliver()
 	}
@@ -107,6 +112,7 @@ func (u *upcalls) CheckTagged(h *ddp.Header, n int) (ddp.Target, *protocol.Error
 	if Control(h.Control).Opcode() == OpcodeReadResponse {
 		return s.responseTarget(h, n)
 	}
+	// Rule: RDMAP-5.1-04
 	if n == 0 {
 		return ddp.Target{}, nil
 	}
@@ -114,6 +120,7 @@ func (u *upcalls) CheckTagged(h *ddp.Header, n int) (ddp.Target, *protocol.Error
 	if !s.cfg.Batched {
 		s.countFresh()
 	}
+	// Rule: RDMAP-5.1-03
 	return ddp.Target{Region: s.cfg.Table.Lookup(h.STag), Need: ddp.RemoteWrite}, nil
 }
 
@@ -145,6 +152,7 @@ func strayResponse(format string, args ...any) *protocol.Error {
 
 // CheckUntagged implements ddp.ULP.
 func (u *upcalls) CheckUntagged(h *ddp.Header, _ int) *protocol.Error {
+	// Rule: RDMAP-7.2-01, EXT-8.2-01
 	return Control(h.Control).Check((*Stream)(u).send.version, false, h.QN)
 }
 
@@ -153,6 +161,7 @@ func (u *upcalls) CheckUntagged(h *ddp.Header, _ int) *protocol.Error {
 func (u *upcalls) Deliver(m *ddp.Message) *protocol.Error {
 	s := (*Stream)(u)
 	op := Control(m.Header.Control).Opcode()
+	// Rule: RDMAP-3.2-02, RDMAP-5.1-02
 	if op == OpcodeWrite {
 		// Not delivered to the ULP (RFC 5040 section 5.1), so that nobody need be
 		// kept out.
@@ -163,6 +172,7 @@ func (u *upcalls) Deliver(m *ddp.Message) *protocol.Error {
 	s.mu.Lock()
 	s.stats.MessagesReceived++
 	s.noteOpcode(op)
+	// Rule: RDMAP-5.5-04, RDMAP-5.3-08, RDMAP-5.1-07
 	err := s.act(op, m)
 	s.mu.Unlock()
 	return err
@@ -179,6 +189,7 @@ func (s *Stream) act(op Opcode, m *ddp.Message) *protocol.Error {
 		return s.deliverAtomicRequest(m)
 	case OpcodeAtomicResponse:
 		return s.deliverAtomicResponse(m)
+	// Rule: RDMAP-5.4-04
 	case OpcodeTerminate:
 		return s.deliverTerminate(m)
 	case OpcodeImmediate, OpcodeImmediateSolicited:
@@ -202,6 +213,7 @@ func (src *sendSource) Take(h *ddp.Header) (ddp.Buffer, bool) {
 	if s.isRTR(h) {
 		return ddp.Buffer{Token: tokenRTR}, true
 	}
+	// Rule: RDMAP-5.3-03, RDMAP-5.3-04, EXT-6.3-03
 	b, ok := s.cfg.Recv.Take(h)
 	if op := Control(h.Control).Opcode(); ok && (op == OpcodeImmediate || op == OpcodeImmediateSolicited) {
 		b.SG, b.Max = s.imm.take(h.MSN), 0
@@ -271,8 +283,10 @@ func (s *Stream) deliverSend(op Opcode, m *ddp.Message) *protocol.Error {
 	if _, is := s.imm.live[m.Header.MSN]; is {
 		return opcodeError("%v ends a message that began as Immediate Data", op)
 	}
+	// Rule: RDMAP-3.2-01, RDMAP-5.3-06
 	s.delivery = Delivery{Opcode: op, Length: m.Length, Buffer: m.Buffer}
 	if op.Invalidates() {
+		// Rule: RDMAP-4.1-02, RDMAP-5.3-10
 		stag := ddp.STag(m.Header.ULP32)
 		if err := s.cfg.Table.RemoteInvalidate(stag, s.cfg.Peer.PD, s.cfg.Peer.Stream); err != nil {
 			return err
@@ -285,6 +299,7 @@ func (s *Stream) deliverSend(op Opcode, m *ddp.Message) *protocol.Error {
 }
 
 func (s *Stream) deliverImmediate(op Opcode, m *ddp.Message) *protocol.Error {
+	// Rule: EXT-6.3-07
 	if m.Length != ImmediateDataLen {
 		return lengthError(op, m.Length, ImmediateDataLen, "RFC 7306 section 6.3")
 	}
@@ -298,6 +313,7 @@ func (s *Stream) deliverImmediate(op Opcode, m *ddp.Message) *protocol.Error {
 }
 
 func (s *Stream) deliver() {
+	// Rule: RDMAP-5.3-08, EXT-6.3-04
 	s.cfg.Handler.Delivered(&s.delivery)
 	s.delivery = Delivery{} // keeps nothing of the source's
 }
@@ -310,6 +326,7 @@ func lengthError(op Opcode, got uint32, want int, section string) *protocol.Erro
 }
 
 func (s *Stream) deliverReadRequest(m *ddp.Message) *protocol.Error {
+	// Rule: RDMAP-4.2-01, RDMAP-4.4-01
 	if m.Length != ReadRequestLen {
 		return lengthError(OpcodeReadRequest, m.Length, ReadRequestLen, "RFC 5040 section 4.4")
 	}
@@ -322,6 +339,7 @@ func (s *Stream) deliverReadRequest(m *ddp.Message) *protocol.Error {
 	if err := s.checkSource(&r); err != nil {
 		return readOffender(err, &m.Header, &r)
 	}
+	// Rule: RDMAP-5.2.1-05
 	s.inboundReady()
 	return nil
 }
@@ -335,6 +353,7 @@ func (s *Stream) deliverAtomicRequest(m *ddp.Message) *protocol.Error {
 	if err != nil {
 		return lengthError(OpcodeAtomicRequest, m.Length, AtomicRequestLen, "RFC 7306 section 5.2.1")
 	}
+	// Rule: EXT-5-02, EXT-5.2.1-10
 	if a.Op != AtomicFetchAdd && a.Op != AtomicCmpSwap {
 		return &protocol.Error{
 			Code: protocol.RDMAPOpcode, Section: "RFC 7306 section 5.2.1",
@@ -342,6 +361,7 @@ func (s *Stream) deliverAtomicRequest(m *ddp.Message) *protocol.Error {
 		}
 	}
 	slot.request, slot.header, slot.isAtomic = a, m.Header, true
+	// Rule: EXT-5.2.1-08, EXT-5.2.1-09
 	s.inboundReady()
 	return nil
 }
@@ -349,11 +369,13 @@ func (s *Stream) deliverAtomicRequest(m *ddp.Message) *protocol.Error {
 // inboundReady lets the send path answer. The receive path goes on at once:
 // it must never wait for the send path, or two ends that both do so hang.
 func (s *Stream) inboundReady() {
+	// Rule: RDMAP-5.5-06, EXT-5.4-02
 	s.inbound.ready++
 	s.wake.Store(true)
 }
 
 func (s *Stream) deliverReadResponse() *protocol.Error {
+	// Rule: RDMAP-5.5-05
 	o := s.outstanding.oldest()
 	if o == nil || o.isAtomic {
 		return strayResponse("no RDMA Read is outstanding")
@@ -367,19 +389,23 @@ func (s *Stream) deliverReadResponse() *protocol.Error {
 		}
 	}
 	s.placed.Add(uint64(o.size))
+	// Rule: RDMAP-5.2.2-03
 	s.responded(o, 0)
 	return nil
 }
 
 func (s *Stream) deliverAtomicResponse(m *ddp.Message) *protocol.Error {
+	// Rule: EXT-5.2.2-06
 	if m.Length != AtomicResponseLen {
 		return lengthError(OpcodeAtomicResponse, m.Length, AtomicResponseLen, "RFC 7306 section 5.2.2")
 	}
+	// Rule: EXT-5.2.2-05
 	o := s.outstanding.oldest()
 	if o == nil || !o.isAtomic {
 		return opcodeError("Atomic Response while no atomic is the oldest request outstanding")
 	}
 	r, _, err := ParseAtomicResponse(o.reply[:])
+	// Rule: EXT-5-05, EXT-5.2.2-06
 	if err != nil || r.ID != o.id {
 		return &protocol.Error{
 			Code: protocol.RDMAPOperationUnspecified, Section: "RFC 7306 section 5.2.2",
@@ -393,6 +419,7 @@ func (s *Stream) deliverAtomicResponse(m *ddp.Message) *protocol.Error {
 // responded completes the oldest outstanding request.
 func (s *Stream) responded(o *outstanding, original uint64) {
 	e := s.queue.at(o.entry)
+	// Rule: RDMAP-5.5-13
 	e.state, e.original = entryDone, original
 	s.outstanding.pop()
 	s.complete()
@@ -407,6 +434,7 @@ type terminateSource Stream
 
 // Take implements ddp.Source.
 func (src *terminateSource) Take(*ddp.Header) (ddp.Buffer, bool) {
+	// Rule: RDMAP-5.4-02, RDMAP-5.4-03
 	return ddp.Buffer{SG: [][]byte{make([]byte, maxTerminateLen)}}, true
 }
 
@@ -425,6 +453,7 @@ func (s *Stream) deliverTerminate(m *ddp.Message) *protocol.Error {
 	}
 	// An initiator alone sends the errors of startup, and before anything else
 	// (RFC 6581 section 9).
+	// Rule: RDMAP-5.4-05, RDMAP-5.4-08
 	s.told = term.err(s.cfg.Initiator || s.opened)
 	return s.told
 }

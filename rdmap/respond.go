@@ -67,6 +67,7 @@ func (s *Stream) responseSegment(llp ddp.LLP) (last bool, err error) {
 // being answered. The echoed Request has its TOs advanced and its size reduced
 // to what was left (RFC 5040 section 4.8).
 func (s *Stream) midway(err *protocol.Error, left uint64) *protocol.Error {
+	// Rule: RDMAP-4.8-08
 	asked := &s.send.request.read
 	r := asked.Advance(asked.Size - uint32(left))
 	return readOffender(err, &s.send.request.header, &r)
@@ -90,12 +91,14 @@ func (s *Stream) startResponse() bool {
 		return false
 	}
 	t := &s.send
+	// Rule: RDMAP-5.2.1-04, RDMAP-5.2.2-04, EXT-5.2.1-12, EXT-5.4-03, EXT-5.4-06, EXT-7-01
 	t.request, t.released = *q.at(q.head), false
 	if t.request.isAtomic {
 		return s.startAtomicResponse()
 	}
 	r := &t.request.read
 	var source []byte
+	// Rule: RDMAP-5.2.1-11, RDMAP-5.2.1-12, RDMAP-5.2.1-13
 	if r.Size > 0 {
 		region, src, err := s.cfg.Table.Borrow(r.SrcSTag, s.cfg.Peer, r.SrcTO, uint64(r.Size), ddp.RemoteRead)
 		if err != nil {
@@ -107,6 +110,7 @@ func (s *Stream) startResponse() bool {
 	}
 	t.kind, t.at = sendingResponse, r.SrcTO
 	t.payload[0] = source
+	// Rule: RDMAP-4.4-02, RDMAP-5.2-01, RDMAP-5.2.1-09, RDMAP-5.2.2-01, RDMAP-5.2.2-06
 	if err := t.out.Start(t.tagged(OpcodeReadResponse, r.SinkSTag, r.SinkTO), t.payload[:]); err != nil {
 		t.idle()
 		s.fail(readOffender(&protocol.Error{Code: protocol.RDMAPTOWrap, Section: "RFC 5040 section 7.2", Err: err}, &t.request.header, r), true)
@@ -124,6 +128,7 @@ func (s *Stream) startAtomicResponse() bool {
 	if err != nil {
 		// The RDMA header is never included for an Atomic Request (RFC 7306
 		// section 8.1).
+		// Rule: EXT-8.1-01
 		err.Offender = &protocol.Offender{SegmentLength: ddp.UntaggedHeaderLen + AtomicRequestLen, DDPHeader: t.request.header.AppendTo(nil)}
 		s.fail(err, true)
 		return false
@@ -131,6 +136,7 @@ func (s *Stream) startAtomicResponse() bool {
 	t.kind, t.tags = sendingAtomic, false
 	t.header = (&AtomicResponse{ID: a.ID, Original: original}).AppendTo(t.header[:0])
 	t.payload[0] = t.header
+	// Rule: EXT-5.2.1-13, EXT-5.2.2-02
 	if err := t.out.Start(t.untagged(OpcodeAtomicResponse, 0), t.payload[:]); err != nil {
 		s.fail(&protocol.Error{Code: protocol.RDMAPLocalCatastrophic, Err: err}, true)
 		return false

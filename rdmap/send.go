@@ -54,10 +54,12 @@ func (t *sender) idle() {
 }
 
 // control is NewControl in the connection's version.
+// Rule: RDMAP-4.1-01, RDMAP-4.1-07, RDMAP-3.1-04
 func (t *sender) control(op Opcode) uint8 { return t.version<<6 | uint8(op) }
 
 func (t *sender) untagged(op Opcode, ulp uint32) ddp.Header {
 	qn := op.QN()
+	// Rule: RDMAP-4.1-02, RDMAP-4.1-03, EXT-4.1-02, RDMAP-3.1-04
 	h := ddp.Header{Last: true, Version: t.version, Control: t.control(op), ULP32: ulp, QN: qn, MSN: t.msn[qn]}
 	t.msn[qn]++ // wraps from 2^32-1 to 0
 	return h
@@ -139,6 +141,7 @@ func (s *Stream) fill(llp ddp.LLP) error {
 		if t.kind == sendingNothing && !s.startNext() {
 			return nil
 		}
+		// Rule: RDMAP-5.4-07, DDP-3-08, RDMAP-7-01
 		if t.kind != sendingTerminate && s.Failed() && !s.finishes() {
 			t.idle()
 			continue
@@ -186,6 +189,7 @@ func (s *Stream) segments(llp ddp.LLP) (last bool, err error) {
 		s.releaseInbound() // before the last segment: see responseSegment
 	}
 	t.reading = true
+	// Rule: RDMAP-3.1-01, RDMAP-6.1-01
 	last, err = llp.QueueMessage(&t.out, t.kind == sendingRequest)
 	t.reading = false
 	t.begun = !last
@@ -221,8 +225,10 @@ func (s *Stream) batchTaken() {
 		switch {
 		case e.state != entryStarted: // local, or the Response was faster than we
 		case e.req.Op.awaitsResponse():
+			// Rule: RDMAP-5.5-12, EXT-5.4-05
 			e.state = entryWaiting
 		default:
+			// Rule: DDP-5.4-01, RDMAP-5.5-03, RDMAP-5.5-09
 			e.state = entryDone
 			s.stats.PayloadSent += uint64(e.total)
 		}
@@ -253,6 +259,7 @@ func (s *Stream) progress(maySend bool) Progress {
 			return Idle
 		}
 		return More
+	// Rule: DDP-2.3-01, DDP-6.2.1-01
 	case s.refuses() && s.queue.empty():
 		return s.finishSendLocked()
 	}
@@ -277,6 +284,7 @@ func (s *Stream) finishSendLocked() Progress {
 
 // sendFailed ends the stream for an error of the LLP's send side.
 func (s *Stream) sendFailed(err error) (Progress, error) {
+	// Rule: DDP-7-01
 	s.Fail(lost(err), false)
 	return s.finishSend(), err
 }
@@ -286,6 +294,7 @@ func (s *Stream) sendFailed(err error) (Progress, error) {
 func (s *Stream) startNext() bool {
 	s.mu.Lock()
 	started := s.err == nil && s.startMessage()
+	// Rule: DDP-7.1-14, DDP-6.2.2-03
 	if !started && s.terminate != nil { // startMessage may have found a reason for one
 		s.startTerminate()
 		started = true
@@ -298,6 +307,7 @@ func (s *Stream) startMessage() bool {
 	if s.startNudge() {
 		return s.err == nil
 	}
+	// Rule: RDMAP-5.5-02, RDMAP-5.5-07, RDMAP-5.5-11, EXT-5.4-04
 	s.send.respond = !s.send.respond
 	if s.send.respond {
 		return s.startResponse() || s.err == nil && s.startRequest()
@@ -313,6 +323,7 @@ func (s *Stream) requestDue() bool {
 		return false
 	}
 	e := s.queue.at(s.queue.next)
+	// Rule: RDMAP-6.1-03, RDMAP-6.1-04, RDMAP-8.1.1-11, SEC-6.4.3.3-02
 	if e.req.Op.awaitsResponse() && s.outstanding.full() {
 		return false
 	}
@@ -325,6 +336,8 @@ func (s *Stream) startRequest() bool {
 	for s.requestDue() {
 		index := s.queue.next
 		e := s.queue.at(index)
+		// Rule: DDP-5.3-01, RDMAP-5.1-05, RDMAP-5.2.1-06, RDMAP-5.3-05, RDMAP-5.5-08, EXT-5.2.1-11, EXT-6.3-05
+		// Rule: EXT-6.4-01
 		s.queue.next++
 		if e.req.Op.local() || e.req.Op.awaitsResponse() && !s.prepare(e) {
 			s.finishLocal(e)
@@ -335,6 +348,7 @@ func (s *Stream) startRequest() bool {
 		s.send.kind = sendingRequest
 		h, sg := s.requestMessage(index, e)
 		s.send.tags, e.begun, e.msn = h.Tagged, true, h.MSN
+		// Rule: RDMAP-3.1-03
 		if err := s.send.out.Start(h, sg); err != nil {
 			// check has bounded the length, so this is a mistake of ours.
 			s.fail(&protocol.Error{Code: protocol.RDMAPLocalCatastrophic, Err: err}, true)
@@ -349,21 +363,25 @@ func (s *Stream) requestMessage(index uint64, e *entry) (ddp.Header, [][]byte) {
 	t, r := &s.send, &e.req
 	switch r.Op {
 	case OpWrite:
+		// Rule: RDMAP-5.1-01, RDMAP-5.1-06
 		return t.tagged(OpcodeWrite, r.Remote.STag, r.Remote.TO), r.SG
 	case OpSendInvalidate:
 		op := OpcodeSendInvalidate
 		if r.Solicited {
 			op = OpcodeSendSolicitedInvalidate
 		}
+		// Rule: RDMAP-3.2-01, RDMAP-4.1-02, RDMAP-5.3-10
 		return t.untagged(op, uint32(r.Invalidate)), r.SG
 	case OpImmediate:
 		op := OpcodeImmediate
 		if r.Solicited {
 			op = OpcodeImmediateSolicited
 		}
+		// Rule: EXT-6.2-01, EXT-6.3-06
 		return t.untagged(op, 0), e.scratch(ImmediateUint64(r.Immediate).AppendTo(e.header[:0]))
 	case OpRead:
 		o := s.outstanding.push(index, e)
+		// Rule: RDMAP-5.2-01, RDMAP-5.2.1-07
 		read := ReadRequest{SinkSTag: o.stag, Size: e.total, SrcSTag: r.Remote.STag, SrcTO: r.Remote.TO}
 		return t.untagged(OpcodeReadRequest, 0), e.scratch(read.AppendTo(e.header[:0]))
 	case OpFetchAdd, OpCompareSwap:

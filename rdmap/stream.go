@@ -147,6 +147,7 @@ func NewStream(cfg Config) *Stream {
 	cfg.IRD, cfg.ORD = max(cfg.IRD, 0), max(cfg.ORD, 0)
 	s := &Stream{cfg: cfg, lifetime: lifetime{busy: sendOwner | receiveOwner, culprit: noEntry}}
 	ird, ord := cfg.IRD, cfg.ORD
+	// Rule: MPA2-9.1-04
 	if cfg.RTR.Has(protocol.RTRRead) {
 		// The RTR Read goes from the initiator to the responder and takes a slot there
 		// and here even where the ULPs agreed on none (RFC 6581 section 9.1). Nothing
@@ -154,17 +155,22 @@ func NewStream(cfg Config) *Stream {
 		if cfg.Initiator {
 			ord = max(ord, 1)
 		} else {
+			// Rule: MPA2-9.1-04, RDMAP-6.1-05
 			ird = max(ird, 1)
 		}
 	}
 	s.queue.limit = cfg.SendDepth + 1 // and the RTR indication
+	// Rule: RDMAP-6.1-03
 	s.outstanding.init(cfg.Table, ord)
+	// Rule: RDMAP-5.2.2-02, RDMAP-6.1-02, EXT-5.2.2-03, RDMAP-8.1.2-06, SEC-6.4.3.3-01
 	s.inbound.size = ird
 	s.send.init()
 	s.send.version, s.send.out.Max = Version, cfg.MaxSegment
+	// Rule: MPA-3-10
 	if cfg.RDMAC {
 		s.send.version = 0
 	}
+	// Rule: DDP-6.1-01
 	s.recv = ddp.NewReceiver(ddp.ReceiverConfig{
 		Peer: cfg.Peer, VersionZero: cfg.RDMAC, Ordered: !cfg.Unordered, Window: cfg.Window, Batched: cfg.Batched,
 	}, (*upcalls)(s))
@@ -220,6 +226,7 @@ func (s *Stream) post(r *SendWR, context any) error {
 	switch {
 	case err != nil:
 		return err
+	// Rule: DDP-6.2.1-02, DDP-6.2-03
 	case s.refuses():
 		return ErrClosed
 	case s.peerClosed && s.err == nil && r.Op.awaitsResponse():
@@ -250,6 +257,7 @@ func (s *Stream) PostRTR(kind protocol.RTR) error {
 	switch {
 	case s.refuses():
 		return ErrClosed
+	// Rule: MPA2-5-02
 	case s.queue.full() || s.queue.hidden > 0:
 		return ErrSendQueueFull
 	}
@@ -324,6 +332,7 @@ func (s *Stream) Outstanding() int {
 // has not taken yet waits, even if its Response is here already: the LLP may
 // still refer to the entry.
 func (s *Stream) complete() {
+	// Rule: RDMAP-5.5-09, RDMAP-5.5-10
 	for s.queue.head < s.queue.acked {
 		e := s.queue.at(s.queue.head)
 		if e.state != entryDone {

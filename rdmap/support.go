@@ -46,6 +46,7 @@ func (s *Stream) PeerSupports(op Op) Support {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	// Rule: EXT-1.1-02
 	if s.err != nil && s.err.Remote && s.err.Code == protocol.RDMAPOpcode && s.err.Offender != nil {
 		h, _, err := ddp.Parse(s.err.Offender.DDPHeader)
 		if err == nil && asked&(1<<Control(h.Control).Opcode()) != 0 {

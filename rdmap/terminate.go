@@ -21,6 +21,7 @@ const (
 
 // The header control bits, as they stand in the first 32-bit word.
 const (
+	// Rule: RDMAP-4.8-03
 	termM = 0x8000 // DDP Segment Length valid
 	termD = 0x4000 // DDP header included
 	termR = 0x2000 // RDMAP header included
@@ -76,6 +77,7 @@ type Terminate struct {
 // be answered) is for the caller to know.
 func FromError(e *protocol.Error) Terminate {
 	t := Terminate{Code: e.Code}
+	// Rule: RDMAP-7.1-02, RDMAP-4.8-09
 	if e.Offender == nil || !echoes(e.Code) {
 		return t
 	}
@@ -83,10 +85,12 @@ func FromError(e *protocol.Error) Terminate {
 	if !validDDPHeader(o.DDPHeader) {
 		return t
 	}
+	// Rule: RDMAP-4.8-07, RDMAP-4.8-09, RDMAP-7.1-04, EXT-8.1-01
 	protection := e.Code.Layer() == protocol.LayerRDMAP && e.Code.Type() == 1
 	if !protection || len(o.RDMAPHeader) != ReadRequestLen || Control(o.DDPHeader[1]).Opcode() != OpcodeReadRequest {
 		o.RDMAPHeader = nil
 	}
+	// Rule: RDMAP-7.1-03
 	t.Offender = &o
 	return t
 }
@@ -94,6 +98,7 @@ func FromError(e *protocol.Error) Terminate {
 // echoes reports whether errors of this kind carry the length and the DDP header
 // of the segment that caused them (RFC 5040 figure 10).
 func echoes(c protocol.Code) bool {
+	// Rule: RDMAP-4.8-09, RDMAP-4.8-06
 	switch c.Layer() {
 	case protocol.LayerRDMAP:
 		return c.Type() == 1 || c.Type() == 2
@@ -168,6 +173,7 @@ func describe(o *protocol.Offender) string {
 // header that is not 14 octets with T set or 18 with T clear, and an RDMAP header
 // that is not [ReadRequestLen] octets, cannot be sent and are left out.
 func (t *Terminate) AppendTo(b []byte) []byte {
+	// Rule: RDMAP-4.8-01, RDMAP-4.8-04
 	word := uint32(t.Code) << 16
 	o := t.Offender
 	if o == nil {
@@ -175,9 +181,11 @@ func (t *Terminate) AppendTo(b []byte) []byte {
 	}
 	word |= termM
 	withDDP, withRDMAP := validDDPHeader(o.DDPHeader), len(o.RDMAPHeader) == ReadRequestLen
+	// Rule: RDMAP-4.8-06
 	if withDDP {
 		word |= termD
 	}
+	// Rule: RDMAP-4.8-07
 	if withRDMAP {
 		word |= termR
 	}
@@ -185,6 +193,7 @@ func (t *Terminate) AppendTo(b []byte) []byte {
 		word = word&^0xffff | uint32(bits.Reverse8(uint8(word>>8)))<<8
 	}
 	b = binary.BigEndian.AppendUint32(b, word)
+	// Rule: RDMAP-4.8-05
 	b = binary.BigEndian.AppendUint16(b, o.SegmentLength)
 	if withDDP {
 		b = append(b, o.DDPHeader...)
@@ -212,6 +221,7 @@ func ParseTerminate(b []byte) (Terminate, int, error) {
 		return Terminate{}, 0, io.ErrUnexpectedEOF
 	}
 	word := binary.BigEndian.Uint32(b)
+	// Rule: RDMAP-4.8-01, RDMAP-4.8-04
 	t := Terminate{Code: protocol.Code(word >> 16)}
 	if low := word & 0xffff; low != 0 && low&^mirroredBits == 0 {
 		t.Mirrored = true
@@ -219,6 +229,7 @@ func ParseTerminate(b []byte) (Terminate, int, error) {
 	}
 	n := MinTerminateLen
 	var o protocol.Offender
+	// Rule: RDMAP-4.8-05
 	if word&(termM|termD) != 0 {
 		if len(b) < n+2 {
 			return t, n, nil
@@ -227,6 +238,7 @@ func ParseTerminate(b []byte) (Terminate, int, error) {
 		t.Offender = &o
 		n += 2
 	}
+	// Rule: RDMAP-4.8-06
 	if word&termD != 0 {
 		size := ddpHeaderLen(b[n:])
 		if size == 0 || len(b) < n+size {
@@ -235,6 +247,7 @@ func ParseTerminate(b []byte) (Terminate, int, error) {
 		o.DDPHeader = slices.Clone(b[n : n+size])
 		n += size
 	}
+	// Rule: RDMAP-4.8-07
 	if word&termR != 0 && len(b) >= n+ReadRequestLen {
 		o.RDMAPHeader = slices.Clone(b[n : n+ReadRequestLen])
 		t.Offender = &o

@@ -88,8 +88,8 @@ func TestFindCodeComplains(t *testing.T) {
 	}
 }
 
-// What is checked: every id of a tag is in the catalogue and applies, and with -code
-// every rule that is shown has code.
+// What is checked: every id of a tag is in the catalogue and applies, and every rule
+// that is shown has code.
 func TestAssignCode(t *testing.T) {
 	rules := catalogue{
 		{id: "A-1-01"}, {id: "A-1-02"}, {id: "A-1-03", reason: "another layer's"}, {id: "A-1-04"},

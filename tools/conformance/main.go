@@ -14,14 +14,13 @@
 //
 // Usage:
 //
-//	conformance [-check] [-code] [-ran FILE] [folder]
+//	conformance [-check] [-ran FILE] [folder]
 //
 // It writes the table, or with -check complains if it is not up to date. A requirement
-// that is both shown, or has code, and not applicable is a complaint, and so is a line
-// with an id that the catalogue does not have. With -code, one that is shown and has
-// no code is a complaint too: it lists what is not tagged yet. -ran takes the output
-// of `go test -json ./...`: a test that claims a requirement and did not run and pass
-// is a complaint then. Exit code 1 for complaints.
+// that is both shown, or has code, and not applicable is a complaint, and so are one
+// that is shown and has no code, and a line with an id that the catalogue does not
+// have. -ran takes the output of `go test -json ./...`: a test that claims a
+// requirement and did not run and pass is a complaint then. Exit code 1 for complaints.
 package main
 
 import (
@@ -38,9 +37,8 @@ import (
 func main() {
 	checkOnly := flag.Bool("check", false, "complain if the table is not up to date, and do not write it")
 	ran := flag.String("ran", "", "`file` with the output of go test -json: tests that claim a requirement must have passed")
-	code := flag.Bool("code", false, "complain about requirements that are shown and have no code")
 	flag.Parse()
-	complaints, err := run(cmp.Or(flag.Arg(0), "."), *checkOnly, *code, *ran)
+	complaints, err := run(cmp.Or(flag.Arg(0), "."), *checkOnly, *ran)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "conformance:", err)
 		os.Exit(2)
@@ -53,7 +51,7 @@ func main() {
 	}
 }
 
-func run(root string, checkOnly, code bool, ran string) (complaints []string, err error) {
+func run(root string, checkOnly bool, ran string) (complaints []string, err error) {
 	rules, err := readCatalogue(filepath.Join(root, "docs", "requirements.tsv"))
 	if err != nil {
 		return nil, err
@@ -71,9 +69,7 @@ func run(root string, checkOnly, code bool, ran string) (complaints []string, er
 		return nil, err
 	}
 	complaints = append(complaints, assign(rules, found, places, mutants)...)
-	if code {
-		complaints = append(complaints, rules.withoutCode()...)
-	}
+	complaints = append(complaints, rules.withoutCode()...)
 	if ran != "" {
 		results, err := readResults(ran)
 		if err != nil {

@@ -34,10 +34,10 @@ func TestAllocsVerbs(t *testing.T) {
 		}
 	}
 	for _, wr := range []iwarp.SendWR{
-		{Op: iwarp.OpWrite, SG: data, Remote: mr.Remote(0)},
-		{Op: iwarp.OpWrite, SG: data, Remote: mr.Remote(0), Inline: true},
-		{Op: iwarp.OpRead, SG: data, Remote: mr.Remote(0)},
-		{Op: iwarp.OpFetchAdd, Remote: mr.Remote(0)},
+		{Op: iwarp.OpWrite, SG: data, Remote: mr.Remote()},
+		{Op: iwarp.OpWrite, SG: data, Remote: mr.Remote(), Inline: true},
+		{Op: iwarp.OpRead, SG: data, Remote: mr.Remote()},
+		{Op: iwarp.OpFetchAdd, Remote: mr.Remote()},
 	} {
 		list := []iwarp.SendWR{wr}
 		allocs(t, wr.Op.String(), 0.1, func() {
@@ -68,8 +68,8 @@ func TestAllocsSimple(t *testing.T) {
 	defer mr.Close()
 	ctx := context.Background()
 	data, buf := make([]byte, 1000), make([]byte, 1000)
-	allocs(t, "Write", 0.1, func() { check(t, "Write", a.Write(ctx, data, mr.Remote(0))) })
-	allocs(t, "Read", 0.1, func() { check(t, "Read", a.Read(ctx, data, mr.Remote(0))) })
+	allocs(t, "Write", 0.1, func() { check(t, "Write", a.Write(ctx, data, mr.Remote())) })
+	allocs(t, "Read", 0.1, func() { check(t, "Read", a.Read(ctx, data, mr.Remote())) })
 	allocs(t, "Send and Recv", 0.1, func() {
 		check(t, "Send", a.Send(ctx, data))
 		if _, err := b.Recv(ctx, buf); err != nil {
@@ -88,7 +88,7 @@ func BenchmarkWrite(b *testing.B) {
 			b.SetBytes(int64(size))
 			b.ReportAllocs()
 			for b.Loop() {
-				check(b, "Write", c.Write(b.Context(), data, mr.Remote(0)))
+				check(b, "Write", c.Write(b.Context(), data, mr.Remote()))
 			}
 		})
 	}
@@ -104,7 +104,7 @@ func BenchmarkRead(b *testing.B) {
 			b.SetBytes(int64(size))
 			b.ReportAllocs()
 			for b.Loop() {
-				check(b, "Read", c.Read(b.Context(), data, mr.Remote(0)))
+				check(b, "Read", c.Read(b.Context(), data, mr.Remote()))
 			}
 		})
 	}

@@ -94,7 +94,7 @@ func attackAfter(t *testing.T, s setting, revoke func(mr *iwarp.MR)) {
 	mem := make([]byte, 64<<10)
 	mr := must(b.RegisterMR(mem, iwarp.RemoteWrite|iwarp.RemoteRead))(t)
 	defer mr.Close()
-	to := mr.Remote(0)
+	to := mr.Remote()
 	check(t, "Write", a.Write(testContext(t), pattern(len(mem)), to))
 	check(t, "Read", a.Read(testContext(t), make([]byte, 1), to))
 	var wg sync.WaitGroup
@@ -155,8 +155,8 @@ func TestAttackForeignSTag(t *testing.T) {
 					v.p.CloseWrite()
 					wantDone(t, v.c)
 					g.checkUntouched(t)
-					check(t, "the owner's peer writes", a.Write(testContext(t), ee, mr.Remote(0)))
-					check(t, "and reads", a.Read(testContext(t), make([]byte, 8), mr.Remote(0)))
+					check(t, "the owner's peer writes", a.Write(testContext(t), ee, mr.Remote()))
+					check(t, "and reads", a.Read(testContext(t), make([]byte, 8), mr.Remote()))
 					if string(g.mem) != string(ee) || !mr.Valid() {
 						t.Error("the owner's region does not work any more")
 					}
@@ -184,7 +184,7 @@ func TestAttackInvalidateShared(t *testing.T) {
 		p.WantEOF("the end")
 		p.CloseWrite()
 		wantDone(t, v)
-		check(t, "Write of the other stream", a.Write(testContext(t), []byte("mine"), mr.Remote(0)))
+		check(t, "Write of the other stream", a.Write(testContext(t), []byte("mine"), mr.Remote()))
 		check(t, "and what is behind it", a.Send(testContext(t), nil))
 		recv(t, b)
 		if !mr.Valid() || string(mr.Bytes()[:4]) != "mine" {

@@ -73,7 +73,7 @@ func TestCloseCompletes(t *testing.T) {
 	sink := make([]byte, 1<<20)
 	var wrs []iwarp.SendWR
 	for i := range uint64(20) {
-		wrs = append(wrs, iwarp.SendWR{ID: i, Op: iwarp.OpRead, SG: [][]byte{sink}, Remote: mr.Remote(0)})
+		wrs = append(wrs, iwarp.SendWR{ID: i, Op: iwarp.OpRead, SG: [][]byte{sink}, Remote: mr.Remote()})
 	}
 	check(t, "PostSend", a.PostSend(wrs...))
 	check(t, "PostRecv", b.PostRecv(iwarp.RecvWR{}))
@@ -172,8 +172,8 @@ func TestAbort(t *testing.T) {
 		defer mr.Close()
 		for range 20 {
 			check(t, "PostSend", a.QP().PostSend(
-				iwarp.SendWR{Op: iwarp.OpWrite, SG: [][]byte{mem}, Remote: mr.Remote(0)},
-				iwarp.SendWR{Op: iwarp.OpRead, SG: [][]byte{mem}, Remote: mr.Remote(1 << 20)}))
+				iwarp.SendWR{Op: iwarp.OpWrite, SG: [][]byte{mem}, Remote: mr.Remote()},
+				iwarp.SendWR{Op: iwarp.OpRead, SG: [][]byte{mem}, Remote: remoteAt(mr, 1<<20)}))
 		}
 		a.Abort()
 		clear(mem) // ours again: the race detector looks on
@@ -303,9 +303,9 @@ func TestCloseUnderLoad(t *testing.T) {
 			for j := 0; ; j++ {
 				var err error
 				if j%2 == 0 {
-					err = c.Write(t.Context(), data, mr.Remote(0))
+					err = c.Write(t.Context(), data, mr.Remote())
 				} else {
-					err = c.Read(t.Context(), data, mr.Remote(1<<16))
+					err = c.Read(t.Context(), data, remoteAt(mr, 1<<16))
 				}
 				if err != nil {
 					return
@@ -427,7 +427,7 @@ func randomEnd(t *testing.T, rnd *rand.Rand) bool {
 	}
 	for range rnd.IntN(100) {
 		wr := iwarp.SendWR{ID: posted, Op: ops[rnd.IntN(len(ops))], Fence: rnd.IntN(10) == 0}
-		wr.Remote = mr.Remote(where[wr.Op])
+		wr.Remote = remoteAt(mr, where[wr.Op])
 		if wr.Op == iwarp.OpWrite || wr.Op == iwarp.OpRead || wr.Op == iwarp.OpSend {
 			wr.SG = [][]byte{make([]byte, rnd.IntN(1<<rnd.IntN(18)))}
 		}

@@ -298,7 +298,7 @@ func TestCulprit(t *testing.T) {
 	mr := must(b.PD().RegisterMR(make([]byte, 100), iwarp.RemoteRead, nil))(t)
 	defer mr.Close()
 	check(t, "PostRecv", b.PostRecv(iwarp.RecvWR{ID: 1, SG: [][]byte{make([]byte, 10)}}, iwarp.RecvWR{ID: 2}))
-	good, bad := iwarp.SendWR{Op: iwarp.OpRead, SG: [][]byte{make([]byte, 10)}, Remote: mr.Remote(0)}, iwarp.SendWR{ID: 2, Op: iwarp.OpRead, SG: [][]byte{make([]byte, 10)}, Remote: mr.Remote(95)}
+	good, bad := iwarp.SendWR{Op: iwarp.OpRead, SG: [][]byte{make([]byte, 10)}, Remote: mr.Remote()}, iwarp.SendWR{ID: 2, Op: iwarp.OpRead, SG: [][]byte{make([]byte, 10)}, Remote: remoteAt(mr, 95)}
 	check(t, "PostSend", a.PostSend(good, bad, good, iwarp.SendWR{ID: 4, Op: iwarp.OpSend}))
 	var got []iwarp.Status
 	for _, c := range collect(t, a.SendCQ(), 4) {

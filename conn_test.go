@@ -44,10 +44,10 @@ func exerciseFrom(t *testing.T, a, b *iwarp.Conn) {
 	mr := must(b.RegisterMR(g.mem, iwarp.RemoteRead|iwarp.RemoteWrite|iwarp.RemoteAtomic))(t)
 	defer mr.Close()
 	data := pattern(size)
-	check(t, "Write", a.Write(ctx, data, mr.Remote(0)))
+	check(t, "Write", a.Write(ctx, data, mr.Remote()))
 	check(t, "empty Write", a.Write(ctx, nil, iwarp.RemoteBuffer{}))
 	back := make([]byte, size)
-	check(t, "Read", a.Read(ctx, back, mr.Remote(0)))
+	check(t, "Read", a.Read(ctx, back, mr.Remote()))
 	check(t, "empty Read", a.Read(ctx, nil, iwarp.RemoteBuffer{}))
 	if !bytes.Equal(back, data) {
 		t.Fatal("the octets read are not the octets written")
@@ -71,16 +71,16 @@ func exerciseFrom(t *testing.T, a, b *iwarp.Conn) {
 func exerciseAtomics(t *testing.T, a *iwarp.Conn, mr *iwarp.MR, before uint64) {
 	t.Helper()
 	ctx := testContext(t)
-	if v, err := a.FetchAdd(ctx, mr.Remote(16), 5); err != nil || v != before {
+	if v, err := a.FetchAdd(ctx, remoteAt(mr, 16), 5); err != nil || v != before {
 		t.Fatalf("FetchAdd gives 0x%x, %v, want 0x%x", v, err, before)
 	}
-	if v, err := a.CompareSwap(ctx, mr.Remote(16), before, 1); err != nil || v != before+5 {
+	if v, err := a.CompareSwap(ctx, remoteAt(mr, 16), before, 1); err != nil || v != before+5 {
 		t.Fatalf("CompareSwap of another value gives 0x%x, %v, want 0x%x", v, err, before+5)
 	}
-	if v, err := a.CompareSwap(ctx, mr.Remote(16), before+5, 1); err != nil || v != before+5 {
+	if v, err := a.CompareSwap(ctx, remoteAt(mr, 16), before+5, 1); err != nil || v != before+5 {
 		t.Fatalf("CompareSwap gives 0x%x, %v, want 0x%x", v, err, before+5)
 	}
-	if v, err := a.FetchAdd(ctx, mr.Remote(16), 0); err != nil || v != 1 {
+	if v, err := a.FetchAdd(ctx, remoteAt(mr, 16), 0); err != nil || v != 1 {
 		t.Fatalf("FetchAdd of 0 gives 0x%x, %v, want 1", v, err)
 	}
 }
@@ -367,8 +367,8 @@ func TestFPDUMax(t *testing.T) {
 			a, b := startOn(t, x, y, &iwarp.Config{FPDUMax: size}, nil)
 			mr := must(b.RegisterMR(make([]byte, 1<<17), iwarp.RemoteWrite|iwarp.RemoteRead))(t)
 			data := pattern(1 << 17)
-			check(t, "Write", a.Write(testContext(t), data, mr.Remote(0)))
-			check(t, "Read", a.Read(testContext(t), make([]byte, 1<<17), mr.Remote(0)))
+			check(t, "Write", a.Write(testContext(t), data, mr.Remote()))
+			check(t, "Read", a.Read(testContext(t), make([]byte, 1<<17), mr.Remote()))
 			if !bytes.Equal(mr.Bytes(), data) {
 				t.Fatalf("FPDUMax %d: octets differ", size)
 			}

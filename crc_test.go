@@ -25,13 +25,13 @@ func TestCRCIsInvisible(t *testing.T) {
 			t.Fatalf("the CRC is %t, want %t", st.CRC, crc)
 		}
 		mr := must(b.PD().RegisterMR(make([]byte, 100_000), iwarp.RemoteRead|iwarp.RemoteWrite|iwarp.RemoteAtomic, &iwarp.MROptions{QP: b}))(t)
-		window := mr.Remote(0)
+		window := mr.Remote()
 		check(t, "PostRecv", b.PostRecv(iwarp.RecvWR{ID: 1, SG: [][]byte{make([]byte, 100)}}, iwarp.RecvWR{ID: 2}, iwarp.RecvWR{ID: 3}))
 		sink := make([]byte, 70_000)
 		check(t, "PostSend", a.PostSend(
 			iwarp.SendWR{ID: 10, Op: iwarp.OpWrite, SG: [][]byte{pattern(70_000)}, Remote: window},
 			iwarp.SendWR{ID: 11, Op: iwarp.OpRead, SG: [][]byte{sink}, Remote: window},
-			iwarp.SendWR{ID: 12, Op: iwarp.OpFetchAdd, Remote: mr.Remote(80_000), Operand: 3},
+			iwarp.SendWR{ID: 12, Op: iwarp.OpFetchAdd, Remote: remoteAt(mr, 80_000), Operand: 3},
 			iwarp.SendWR{ID: 13, Op: iwarp.OpSend, SG: [][]byte{[]byte("hello")}, Solicited: true},
 			iwarp.SendWR{ID: 14, Op: iwarp.OpImmediate, Immediate: 99},
 			iwarp.SendWR{ID: 15, Op: iwarp.OpSendInvalidate, Invalidate: mr.STag(), Fence: true},

@@ -25,11 +25,17 @@
 //	...
 //	err = c.Send(ctx, []byte("hello"))
 //
-// To let the peer reach memory, register it and tell the peer its STag and
-// Tagged Offset, in a Send for example:
+// To let the peer reach memory, register it and tell the peer its STag, Tagged Offset
+// and length, in a Send for example:
 //
 //	mr, err := c.RegisterMR(buf, iwarp.RemoteWrite)
-//	... send mr.Remote(0) to the peer, which calls Write with it ...
+//	...
+//	ad, err := mr.Remote().MarshalBinary()
+//	...
+//	err = c.Send(ctx, ad)
+//
+// The peer makes a [RemoteBuffer] of the message with UnmarshalBinary, and passes it,
+// or a Slice of it, to its Write and Read.
 //
 // # Verbs
 //

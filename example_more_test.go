@@ -106,12 +106,12 @@ func ExampleQP_AllocMW() {
 		log.Fatal(err, done[0].Err)
 	}
 	// The STag would go to the client in a Send; here both ends are one program.
-	if err := client.Write(ctx, []byte("in the window"), mw.Remote(0)); err != nil {
+	if err := client.Write(ctx, []byte("in the window"), mw.Remote()); err != nil {
 		log.Fatal(err)
 	}
 	// A Read of the same connection comes after the Write; the window does not allow
 	// it, and the server says so.
-	err = client.Read(ctx, make([]byte, 4), mw.Remote(0))
+	err = client.Read(ctx, make([]byte, 4), mw.Remote())
 	var perr *iwarp.ProtocolError
 	if errors.As(err, &perr) {
 		fmt.Println(perr.Code)
@@ -133,13 +133,13 @@ func ExampleConn_FetchAdd() {
 	}
 	defer mr.Close()
 	for range 3 {
-		before, err := client.FetchAdd(ctx, mr.Remote(0), 10)
+		before, err := client.FetchAdd(ctx, mr.Remote(), 10)
 		if err != nil {
 			log.Fatal(err)
 		}
 		fmt.Println(before)
 	}
-	before, err := client.CompareSwap(ctx, mr.Remote(0), 30, 1000)
+	before, err := client.CompareSwap(ctx, mr.Remote(), 30, 1000)
 	fmt.Println(before, err)
 	go server.Close()
 	client.Close()

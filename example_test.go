@@ -2,7 +2,6 @@ package iwarp_test
 
 import (
 	"context"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -110,19 +109,23 @@ func ExampleConn_Write() {
 		log.Fatal(err)
 	}
 	defer mr.Close()
-	where := mr.Remote(0)
-	ad := binary.BigEndian.AppendUint32(nil, uint32(where.STag))
-	ad = binary.BigEndian.AppendUint64(ad, where.TO)
+	ad, err := mr.Remote().MarshalBinary()
+	if err != nil {
+		log.Fatal(err)
+	}
 	if err := reader.Send(ctx, ad); err != nil {
 		log.Fatal(err)
 	}
 
 	// The writer writes, and notifies: the octets are there when the message is.
-	ad = make([]byte, 12)
+	ad = make([]byte, iwarp.RemoteBufferLen)
 	if _, err := writer.Recv(ctx, ad); err != nil {
 		log.Fatal(err)
 	}
-	to := iwarp.RemoteBuffer{STag: iwarp.STag(binary.BigEndian.Uint32(ad)), TO: binary.BigEndian.Uint64(ad[4:])}
+	var to iwarp.RemoteBuffer
+	if err := to.UnmarshalBinary(ad); err != nil {
+		log.Fatal(err)
+	}
 	if err := writer.Write(ctx, []byte("placed without a receive"), to); err != nil {
 		log.Fatal(err)
 	}
@@ -150,14 +153,14 @@ func ExampleConn_Read() {
 	defer mr.Close()
 
 	part := make([]byte, 4)
-	if err := a.Read(ctx, part, mr.Remote(3)); err != nil { // mr.Remote(3) comes in a message, usually
+	if err := a.Read(ctx, part, mr.Remote().Slice(3, 4)); err != nil { // mr.Remote() comes in a message, usually
 		log.Fatal(err)
 	}
 	fmt.Printf("%s\n", part)
 
 	// What the region does not allow ends the connection, with the reason.
-	if err := a.Write(ctx, []byte("x"), mr.Remote(0)); err == nil {
-		err = a.Read(ctx, part, mr.Remote(0))
+	if err := a.Write(ctx, []byte("x"), mr.Remote()); err == nil {
+		err = a.Read(ctx, part, mr.Remote())
 		var perr *iwarp.ProtocolError
 		fmt.Println(errors.As(err, &perr) && perr.Remote, perr.Code)
 	}

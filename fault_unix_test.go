@@ -67,7 +67,7 @@ func TestTargetIsGone(t *testing.T) {
 		{"Write", protocol.DDPLocalCatastrophic, func(t *testing.T, a *iwarp.Conn, b *iwarp.QP, m *mapped) error {
 			mr := must(b.PD().RegisterMR(m.mem, iwarp.RemoteWrite, nil))(t)
 			m.shorten(t, 0)
-			return errors.Join(a.Write(t.Context(), make([]byte, len(m.mem)), mr.Remote(0)), a.Read(t.Context(), nil, iwarp.RemoteBuffer{}))
+			return errors.Join(a.Write(t.Context(), make([]byte, len(m.mem)), mr.Remote()), a.Read(t.Context(), nil, iwarp.RemoteBuffer{}))
 		}},
 		{"Write, half of it", protocol.DDPLocalCatastrophic, func(t *testing.T, a *iwarp.Conn, b *iwarp.QP, m *mapped) error {
 			mr := must(b.PD().RegisterMR(m.mem, iwarp.RemoteWrite, &iwarp.MROptions{QP: b}))(t)
@@ -75,24 +75,24 @@ func TestTargetIsGone(t *testing.T) {
 			if len(m.mem) < os.Getpagesize() {
 				m.shorten(t, 0)
 			}
-			return errors.Join(a.Write(t.Context(), make([]byte, len(m.mem)), mr.Remote(0)), a.Read(t.Context(), nil, iwarp.RemoteBuffer{}))
+			return errors.Join(a.Write(t.Context(), make([]byte, len(m.mem)), mr.Remote()), a.Read(t.Context(), nil, iwarp.RemoteBuffer{}))
 		}},
 		{"Write through a window", protocol.DDPLocalCatastrophic, func(t *testing.T, a *iwarp.Conn, b *iwarp.QP, m *mapped) error {
 			mr := must(b.PD().RegisterMR(m.mem, 0, nil))(t)
 			mw := must(b.AllocMW())(t)
 			post(t, b, iwarp.SendWR{Op: iwarp.OpBind, Bind: &iwarp.Bind{MW: mw, MR: mr, Length: uint64(len(m.mem)), Access: iwarp.RemoteWrite}})
 			m.shorten(t, 0)
-			return errors.Join(a.Write(t.Context(), make([]byte, len(m.mem)), mw.Remote(0)), a.Read(t.Context(), nil, iwarp.RemoteBuffer{}))
+			return errors.Join(a.Write(t.Context(), make([]byte, len(m.mem)), mw.Remote()), a.Read(t.Context(), nil, iwarp.RemoteBuffer{}))
 		}},
 		{"Write to protected memory", protocol.DDPLocalCatastrophic, func(t *testing.T, a *iwarp.Conn, b *iwarp.QP, m *mapped) error {
 			mr := must(b.PD().RegisterMR(m.mem, iwarp.RemoteWrite, nil))(t)
 			check(t, "Mprotect", unix.Mprotect(m.mem, unix.PROT_READ)) // SIGSEGV
-			return errors.Join(a.Write(t.Context(), make([]byte, len(m.mem)), mr.Remote(0)), a.Read(t.Context(), nil, iwarp.RemoteBuffer{}))
+			return errors.Join(a.Write(t.Context(), make([]byte, len(m.mem)), mr.Remote()), a.Read(t.Context(), nil, iwarp.RemoteBuffer{}))
 		}},
 		{"Read", protocol.RDMAPStreamCatastrophic, func(t *testing.T, a *iwarp.Conn, b *iwarp.QP, m *mapped) error {
 			mr := must(b.PD().RegisterMR(m.mem, iwarp.RemoteRead, nil))(t)
 			m.shorten(t, 0)
-			return a.Read(t.Context(), make([]byte, len(m.mem)), mr.Remote(0))
+			return a.Read(t.Context(), make([]byte, len(m.mem)), mr.Remote())
 		}},
 		{"Read, half of it", protocol.RDMAPStreamCatastrophic, func(t *testing.T, a *iwarp.Conn, b *iwarp.QP, m *mapped) error {
 			mr := must(b.PD().RegisterMR(m.mem, iwarp.RemoteRead, nil))(t)
@@ -100,12 +100,12 @@ func TestTargetIsGone(t *testing.T) {
 			if len(m.mem) < os.Getpagesize() {
 				m.shorten(t, 0)
 			}
-			return a.Read(t.Context(), make([]byte, len(m.mem)), mr.Remote(0))
+			return a.Read(t.Context(), make([]byte, len(m.mem)), mr.Remote())
 		}},
 		{"atomic", protocol.RDMAPStreamCatastrophic, func(t *testing.T, a *iwarp.Conn, b *iwarp.QP, m *mapped) error {
 			mr := must(b.PD().RegisterMR(m.mem, iwarp.RemoteAtomic, nil))(t)
 			m.shorten(t, 0)
-			return post(t, a.QP(), iwarp.SendWR{Op: iwarp.OpFetchAdd, Remote: mr.Remote(8), Operand: 1}).Err
+			return post(t, a.QP(), iwarp.SendWR{Op: iwarp.OpFetchAdd, Remote: remoteAt(mr, 8), Operand: 1}).Err
 		}},
 		{"Send", protocol.DDPLocalCatastrophic, func(t *testing.T, a *iwarp.Conn, b *iwarp.QP, m *mapped) error {
 			check(t, "PostRecv", b.PostRecv(iwarp.RecvWR{SG: [][]byte{m.mem}}))
@@ -196,9 +196,9 @@ func TestSourceIsGone(t *testing.T) {
 						}
 						m.shorten(t, left)
 						check(t, "PostSend", a.QP().PostSend(
-							iwarp.SendWR{ID: 1, Op: iwarp.OpWrite, SG: [][]byte{make([]byte, 64)}, Remote: mr.Remote(0)},
-							iwarp.SendWR{ID: 2, Op: op, SG: [][]byte{make([]byte, 8), m.mem[8:]}, Remote: mr.Remote(0)},
-							iwarp.SendWR{ID: 3, Op: iwarp.OpWrite, SG: [][]byte{make([]byte, 64)}, Remote: mr.Remote(0)},
+							iwarp.SendWR{ID: 1, Op: iwarp.OpWrite, SG: [][]byte{make([]byte, 64)}, Remote: mr.Remote()},
+							iwarp.SendWR{ID: 2, Op: op, SG: [][]byte{make([]byte, 8), m.mem[8:]}, Remote: mr.Remote()},
+							iwarp.SendWR{ID: 3, Op: iwarp.OpWrite, SG: [][]byte{make([]byte, 64)}, Remote: mr.Remote()},
 						))
 						wantDone(t, a)
 						wantDone(t, b)

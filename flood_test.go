@@ -117,7 +117,7 @@ func TestStormOfRevocations(t *testing.T) {
 				check(t, "SetAccess", mr.SetAccess(iwarp.RemoteWrite))
 				mw := must(qp.AllocMW())(t)
 				post(t, qp, iwarp.SendWR{Op: iwarp.OpBind, Bind: &iwarp.Bind{MW: mw, MR: mr, Length: 4096, Access: iwarp.RemoteWrite}})
-				at := mw.Remote(0)
+				at := mw.Remote()
 				check(t, "Write", client.Write(testContext(t), pattern(4096), at))
 				var writer sync.WaitGroup
 				writer.Go(func() {

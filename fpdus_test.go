@@ -70,7 +70,7 @@ func TestFPDUsOnLoopback(t *testing.T) {
 		client, server := tcpPair(t, &tt.cfg, nil)
 		mr := must(server.RegisterMR(make([]byte, 1<<20), iwarp.RemoteWrite))(t)
 		for range 4 { // TCP's segments grow with the first octets
-			check(t, "Write", client.Write(testContext(t), pattern(1<<20), mr.Remote(0)))
+			check(t, "Write", client.Write(testContext(t), pattern(1<<20), mr.Remote()))
 		}
 		s := client.Stats()
 		if s.MPA.EMSS < 64000 {
@@ -104,12 +104,12 @@ func TestOverlappingWrites(t *testing.T) {
 		wg.Go(func() {
 			for range 50 {
 				for _, c := range []byte{i + 1, i + 11} {
-					if err := a.Write(testContext(t), bytes.Repeat([]byte{c}, len(g.mem)), mr.Remote(0)); err != nil {
+					if err := a.Write(testContext(t), bytes.Repeat([]byte{c}, len(g.mem)), mr.Remote()); err != nil {
 						t.Error(err)
 					}
 				}
 			}
-			if err := a.Read(testContext(t), make([]byte, 1), mr.Remote(0)); err != nil {
+			if err := a.Read(testContext(t), make([]byte, 1), mr.Remote()); err != nil {
 				t.Error(err)
 			}
 		})

@@ -316,3 +316,10 @@ func serverOfPeer(t testing.TB, cfg *iwarp.Config) (*iwarp.Conn, *iwarptest.Peer
 	x, y := pipe(nil)
 	return serverOn(t, x, y, cfg)
 }
+
+// remoteAt is the memory from octet off on, which may lie beyond, with no Length: the peer
+// alone says whether a request fits.
+func remoteAt(m interface{ Remote() iwarp.RemoteBuffer }, off uint64) iwarp.RemoteBuffer {
+	b := m.Remote()
+	return iwarp.RemoteBuffer{STag: b.STag, TO: b.TO + off}
+}

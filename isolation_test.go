@@ -34,7 +34,7 @@ func TestNothingIsSharedByDefault(t *testing.T) {
 	// Even the STag of the other connection's whole domain.
 	mr := must(b2.PD().RegisterMR(make([]byte, 8), iwarp.RemoteRead, nil))(t)
 	defer mr.Close()
-	wantCode(t, a1.Read(testContext(t), make([]byte, 8), mr.Remote(0)), protocol.RDMAPSTagNotAssociated, true)
+	wantCode(t, a1.Read(testContext(t), make([]byte, 8), mr.Remote()), protocol.RDMAPSTagNotAssociated, true)
 	if _, err := ddp.NewTable(0).Register(ddp.RegionConfig{Buf: make([]byte, 8)}); !errors.Is(err, ddp.ErrNoPD) {
 		t.Errorf("an STag of no domain: %v", err)
 	}

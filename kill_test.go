@@ -65,7 +65,7 @@ func TestKilledPeer(t *testing.T) {
 	mr := must(c.RegisterMR(make([]byte, killSize), iwarp.RemoteWrite))(t)
 	defer mr.Close()
 	b := binary.BigEndian.AppendUint32(nil, uint32(mr.STag()))
-	check(t, "Send", c.Send(testContext(t), binary.BigEndian.AppendUint64(b, mr.Remote(0).TO)))
+	check(t, "Send", c.Send(testContext(t), binary.BigEndian.AppendUint64(b, mr.Remote().TO)))
 	wantRecv(t, c, "running")
 	blocked := make(chan error, 1)
 	go func() {

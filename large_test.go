@@ -38,22 +38,22 @@ func TestRegionAbove4GiB(t *testing.T) {
 	defer mr.Close()
 	ctx := testContext(t)
 	data := pattern(100_000)
-	check(t, "Write", a.Write(ctx, data, mr.Remote(off)))
+	check(t, "Write", a.Write(ctx, data, remoteAt(mr, off)))
 	back := make([]byte, len(data))
-	check(t, "Read", a.Read(ctx, back, mr.Remote(off)))
+	check(t, "Read", a.Read(ctx, back, remoteAt(mr, off)))
 	if !bytes.Equal(back, data) || !bytes.Equal(mem[off:off+uint64(len(data))], data) || mem[off-1] != 0 || mem[1] != 0 {
 		t.Error("the octets are not where they should be")
 	}
-	if v, err := a.FetchAdd(ctx, mr.Remote(size-8), 3); err != nil || v != 0 {
+	if v, err := a.FetchAdd(ctx, remoteAt(mr, size-8), 3); err != nil || v != 0 {
 		t.Errorf("FetchAdd: %d, %v", v, err)
 	}
-	check(t, "Write of the last octet", a.Write(ctx, []byte{9}, mr.Remote(size-1)))
-	check(t, "Read", a.Read(ctx, back[:1], mr.Remote(size-1)))
+	check(t, "Write of the last octet", a.Write(ctx, []byte{9}, remoteAt(mr, size-1)))
+	check(t, "Read", a.Read(ctx, back[:1], remoteAt(mr, size-1)))
 	if back[0] != 9 {
 		t.Errorf("last octet %d", back[0])
 	}
-	check(t, "Write", a.Write(ctx, []byte{9, 9}, mr.Remote(size-1)))
-	if err := a.Read(ctx, back[:1], mr.Remote(0)); err == nil {
+	check(t, "Write", a.Write(ctx, []byte{9, 9}, remoteAt(mr, size-1)))
+	if err := a.Read(ctx, back[:1], mr.Remote()); err == nil {
 		t.Error("a Write across the end of the region succeeds")
 	}
 }
@@ -95,7 +95,7 @@ func TestWriteOfOneGiB(t *testing.T) {
 		}
 	}()
 	before := footprintNow().heap
-	check(t, "Write", a.Write(testContext(t), src, mr.Remote(0)))
+	check(t, "Write", a.Write(testContext(t), src, mr.Remote()))
 	check(t, "the Read behind it", a.Read(testContext(t), nil, iwarp.RemoteBuffer{}))
 	close(stop)
 	<-stopped

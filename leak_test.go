@@ -57,8 +57,8 @@ func TestThousandConnections(t *testing.T) {
 		check(t, "Accept", r.err)
 		b := r.c
 		mr := must(b.RegisterMR(make([]byte, 4096), iwarp.RemoteRead|iwarp.RemoteWrite))(t)
-		check(t, "Write", a.Write(t.Context(), make([]byte, 4096), mr.Remote(0)))
-		check(t, "Read", a.Read(t.Context(), make([]byte, 4096), mr.Remote(0)))
+		check(t, "Write", a.Write(t.Context(), make([]byte, 4096), mr.Remote()))
+		check(t, "Read", a.Read(t.Context(), make([]byte, 4096), mr.Remote()))
 		check(t, "Send", a.Send(t.Context(), []byte("x")))
 		if m, err := b.Recv(t.Context(), make([]byte, 1)); err != nil || m.Length != 1 {
 			t.Fatal(m, err)

@@ -25,7 +25,7 @@ func TestDomainNumbersDoNotWrap(t *testing.T) {
 	for range 2 { // one of them had the number 0 or 1 when there were 32 bits
 		pd := must(d.AllocPD())(t)
 		client, server := tcpPair(t, nil, &iwarp.Config{PD: pd})
-		if err := client.Read(testContext(t), make([]byte, 8), mr.Remote(0)); err == nil {
+		if err := client.Read(testContext(t), make([]byte, 8), mr.Remote()); err == nil {
 			t.Errorf("a stranger has read another domain's region")
 		}
 		wantDone(t, server)
@@ -148,8 +148,8 @@ func TestMemoryIsForgotten(t *testing.T) {
 			forgotten(t, "Write and Read", func() []weak.Pointer[byte] {
 				data, target := memory(40000), memory(40000)
 				mr := must(b.PD().RegisterMR(target, iwarp.RemoteRead|iwarp.RemoteWrite, nil))(t)
-				send(t, a, iwarp.SendWR{Op: iwarp.OpWrite, SG: [][]byte{data}, Remote: mr.Remote(0)})
-				send(t, a, iwarp.SendWR{Op: iwarp.OpRead, SG: [][]byte{data}, Remote: mr.Remote(0)})
+				send(t, a, iwarp.SendWR{Op: iwarp.OpWrite, SG: [][]byte{data}, Remote: mr.Remote()})
+				send(t, a, iwarp.SendWR{Op: iwarp.OpRead, SG: [][]byte{data}, Remote: mr.Remote()})
 				mr.Close()
 				return pointers(data, target)
 			})
@@ -177,9 +177,9 @@ func TestMemoryIsForgotten(t *testing.T) {
 				postRecv(t, b, buf)
 				postRecv(t, a, buf)
 				check(t, "PostSend", a.PostSend(
-					iwarp.SendWR{Op: iwarp.OpRead, SG: [][]byte{make([]byte, len(target))}, Remote: mr.Remote(0)},
-					iwarp.SendWR{Op: iwarp.OpRead, SG: [][]byte{sink}, Remote: mr.Remote(0)},
-					iwarp.SendWR{Op: iwarp.OpWrite, SG: [][]byte{data}, Remote: mr.Remote(0)}))
+					iwarp.SendWR{Op: iwarp.OpRead, SG: [][]byte{make([]byte, len(target))}, Remote: mr.Remote()},
+					iwarp.SendWR{Op: iwarp.OpRead, SG: [][]byte{sink}, Remote: mr.Remote()},
+					iwarp.SendWR{Op: iwarp.OpWrite, SG: [][]byte{data}, Remote: mr.Remote()}))
 				a.Conn().Abort()
 				wantDone(t, b.Conn())
 				mr.Close()

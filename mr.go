@@ -104,10 +104,10 @@ func (p *PD) authorize(buf []byte, access Access) error {
 // STag is the region's name for the peer.
 func (m *MR) STag() STag { return m.region.STag() }
 
-// Remote is what to tell the peer so that it reaches the octet at offset off of
-// the slice.
-func (m *MR) Remote(off uint64) RemoteBuffer {
-	return RemoteBuffer{STag: m.region.STag(), TO: m.region.Base() + off}
+// Remote returns what to tell the peer so that it reaches the region, whole; the peer
+// uses it, or a [RemoteBuffer.Slice] of it, in its Writes, Reads and atomics.
+func (m *MR) Remote() RemoteBuffer {
+	return RemoteBuffer{STag: m.region.STag(), TO: m.region.Base(), Length: uint64(len(m.buf))}
 }
 
 // Bytes is the slice as registered.

@@ -37,7 +37,7 @@ func TestRights(t *testing.T) {
 					a, b := startOn(t, x, y, nil, nil)
 					g := newGuarded(64)
 					mr := must(b.RegisterMR(g.mem, access))(t)
-					wr := iwarp.SendWR{Op: o.op, Remote: mr.Remote(8), Operand: 1}
+					wr := iwarp.SendWR{Op: o.op, Remote: remoteAt(mr, 8), Operand: 1}
 					if o.op != iwarp.OpFetchAdd {
 						wr.SG = [][]byte{[]byte("12345678")}
 					}
@@ -82,7 +82,7 @@ func TestRegionChanges(t *testing.T) {
 			a, b := startOn(t, x, y, nil, nil)
 			g := newGuarded(64)
 			mr := must(b.RegisterMR(g.mem, iwarp.RemoteWrite))(t)
-			to := mr.Remote(0)
+			to := mr.Remote()
 			c.change(mr)
 			ctx := testContext(t)
 			check(t, "Write", a.Write(ctx, []byte("octets"), to))
@@ -129,7 +129,7 @@ func TestRegionAssociation(t *testing.T) {
 				a, b := qpPair(t, nil, nil)
 				mr := c.region(t, b)
 				defer mr.Close()
-				check(t, "PostSend", a.PostSend(iwarp.SendWR{Op: op, SG: [][]byte{make([]byte, 4)}, Remote: mr.Remote(0)}, iwarp.SendWR{Op: iwarp.OpRead}))
+				check(t, "PostSend", a.PostSend(iwarp.SendWR{Op: op, SG: [][]byte{make([]byte, 4)}, Remote: mr.Remote()}, iwarp.SendWR{Op: iwarp.OpRead}))
 				err := collect(t, a.SendCQ(), 2)[1].Err
 				code := c.write
 				if op == iwarp.OpRead {

@@ -56,15 +56,15 @@ func (q *QP) AllocMW() (*MW, error) {
 // a new, unpredictable one with each bind. It is known as soon as OpBind is
 // posted, so that a Send posted next may carry it, and valid from the bind's turn
 // in the queue on.
-func (w *MW) STag() STag { return w.Remote(0).STag }
+func (w *MW) STag() STag { return w.Remote().STag }
 
-// Remote is what to tell the peer so that it reaches the octet at offset off of
-// the window.
-func (w *MW) Remote(off uint64) RemoteBuffer {
+// Remote returns what to tell the peer so that it reaches the window: see [MR.Remote]. It
+// is zero before the first bind is posted.
+func (w *MW) Remote() RemoteBuffer {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if r := w.newest(); r != nil {
-		return RemoteBuffer{STag: r.STag(), TO: r.Base() + off}
+		return RemoteBuffer{STag: r.STag(), TO: r.Base(), Length: uint64(r.Len())}
 	}
 	return RemoteBuffer{}
 }

@@ -200,7 +200,7 @@ func exercise2(t *testing.T, a, b *iwarp.Conn) {
 	mr := must(b.RegisterMR(pattern(100), iwarp.RemoteRead))(t)
 	defer mr.Close()
 	back := make([]byte, 100)
-	check(t, "Read", a.Read(testContext(t), back, mr.Remote(0)))
+	check(t, "Read", a.Read(testContext(t), back, mr.Remote()))
 	if !bytes.Equal(back, pattern(100)) {
 		t.Error("octets differ")
 	}
@@ -258,7 +258,7 @@ func TestStats(t *testing.T) {
 	a, b := tcpPair(t, nil, nil)
 	mr := must(b.RegisterMR(make([]byte, 1<<20), iwarp.RemoteWrite))(t)
 	defer mr.Close()
-	check(t, "Write", a.Write(testContext(t), make([]byte, 1<<20), mr.Remote(0)))
+	check(t, "Write", a.Write(testContext(t), make([]byte, 1<<20), mr.Remote()))
 	check(t, "Send", a.Send(testContext(t), []byte("x")))
 	wantRecv(t, b, "x")
 	sa, sb := a.Stats(), b.Stats()

@@ -30,13 +30,13 @@ func TestPolling(t *testing.T) {
 				wantRecv(t, b, "ping")
 				check(t, "Send", b.Send(ctx, []byte("pong")))
 				wantRecv(t, a, "pong")
-				check(t, "Write", a.Write(ctx, src, mr.Remote(0)))
+				check(t, "Write", a.Write(ctx, src, mr.Remote()))
 				// Nobody polls b now: its receive goroutine must take over.
-				check(t, "Read", a.Read(ctx, dst, mr.Remote(0)))
+				check(t, "Read", a.Read(ctx, dst, mr.Remote()))
 				if !bytes.Equal(src, dst) {
 					t.Fatal("what was read differs from what was written")
 				}
-				must(a.FetchAdd(ctx, mr.Remote(0), 1))(t)
+				must(a.FetchAdd(ctx, mr.Remote(), 1))(t)
 			}
 			closeBoth(t, a, b)
 			if _, err := a.Recv(ctx, nil); !errors.Is(err, io.EOF) {
@@ -54,7 +54,7 @@ func TestManySimpleCalls(t *testing.T) {
 		ctx := testContext(t)
 		errs := make(chan error)
 		for range 20 {
-			go func() { errs <- a.Read(ctx, make([]byte, 1<<18), mr.Remote(0)) }()
+			go func() { errs <- a.Read(ctx, make([]byte, 1<<18), mr.Remote()) }()
 		}
 		for range 20 {
 			check(t, "Read", <-errs)

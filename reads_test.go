@@ -27,7 +27,7 @@ func TestReadsOfOneStream(t *testing.T) {
 		defer other.Close()
 		got := make([]byte, 1000)
 		for range 10 {
-			check(t, "Read of the bystander", a.Read(testContext(t), got, other.Remote(0)))
+			check(t, "Read of the bystander", a.Read(testContext(t), got, other.Remote()))
 		}
 		if !bytes.Equal(got, pattern(1000)) {
 			t.Error("other octets")

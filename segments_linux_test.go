@@ -53,7 +53,7 @@ func TestFewSystemCallsOnSmallSegments(t *testing.T) {
 		mr := must(b.PD().RegisterMR(make([]byte, tt.octets), iwarp.RemoteWrite, nil))(t)
 		before := stats()
 		const count = 6400
-		wr := iwarp.SendWR{Op: iwarp.OpWrite, SG: [][]byte{make([]byte, tt.octets)}, Remote: mr.Remote(0)}
+		wr := iwarp.SendWR{Op: iwarp.OpWrite, SG: [][]byte{make([]byte, tt.octets)}, Remote: mr.Remote()}
 		for range count / 64 {
 			pump(t, a, wr, 64, 64)
 		}
@@ -104,7 +104,7 @@ func TestDialMakesSegmentsThatFPDUsFill(t *testing.T) {
 		}
 		mr := must(peer.RegisterMR(make([]byte, size), iwarp.RemoteWrite))(t)
 		for range 20 {
-			check(t, "Write", c.Write(t.Context(), make([]byte, size), mr.Remote(0)))
+			check(t, "Write", c.Write(t.Context(), make([]byte, size), mr.Remote()))
 		}
 		check(t, "Send", c.Send(t.Context(), []byte("all placed")))
 		wantRecv(t, peer, "all placed")

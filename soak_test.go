@@ -193,7 +193,7 @@ func (s *soak) transfer(ctx context.Context, rnd *rand.Rand, from, to *iwarp.Con
 			return err
 		}
 		if rnd.IntN(30) == 0 { // use after it was invalidated
-			stale := mr.Remote(0)
+			stale := mr.Remote()
 			mr.Close()
 			err := from.Read(ctx, back[:1], stale)
 			if err == nil {
@@ -213,16 +213,16 @@ func (s *soak) transfer(ctx context.Context, rnd *rand.Rand, from, to *iwarp.Con
 
 // exchange writes, reads back, adds, and says so with the region's last message.
 func (s *soak) exchange(ctx context.Context, from, to *iwarp.Conn, mr *iwarp.MR, data, back, buf []byte) error {
-	if err := from.Write(ctx, data, mr.Remote(0)); err != nil {
+	if err := from.Write(ctx, data, mr.Remote()); err != nil {
 		return err
 	}
-	if err := from.Read(ctx, back, mr.Remote(0)); err != nil {
+	if err := from.Read(ctx, back, mr.Remote()); err != nil {
 		return err
 	}
 	if !bytes.Equal(back, data) {
 		s.t.Error("a Read gave other octets than were written")
 	}
-	if _, err := from.FetchAdd(ctx, mr.Remote(0), 1); err != nil {
+	if _, err := from.FetchAdd(ctx, mr.Remote(), 1); err != nil {
 		return err
 	}
 	if err := from.SendInvalidate(ctx, data[:100%len(data)], mr.STag()); err != nil {

@@ -47,7 +47,7 @@ func TestFewSystemCalls(t *testing.T) {
 
 	before := calls()
 	const large = 64
-	pump(t, a, iwarp.SendWR{Op: iwarp.OpWrite, SG: src, Remote: mr.Remote(0)}, large, 4)
+	pump(t, a, iwarp.SendWR{Op: iwarp.OpWrite, SG: src, Remote: mr.Remote()}, large, 4)
 	// Plain TCP makes 6 for each MiB; a write for each FPDU would be 17, and a read
 	// as many.
 	if n := float64(calls()-before) / large; n > 24 {
@@ -56,7 +56,7 @@ func TestFewSystemCalls(t *testing.T) {
 
 	before = calls()
 	const small = 6400
-	pump(t, a, iwarp.SendWR{Op: iwarp.OpWrite, SG: [][]byte{src[0][:64]}, Remote: mr.Remote(0)}, small, 64)
+	pump(t, a, iwarp.SendWR{Op: iwarp.OpWrite, SG: [][]byte{src[0][:64]}, Remote: mr.Remote()}, small, 64)
 	if n := float64(calls()-before) / small; n > 0.2 {
 		t.Errorf("%.2f system calls for a Write of 64 octets", n)
 	}

@@ -142,7 +142,7 @@ func TestPeerSupports(t *testing.T) {
 			t.Errorf("%v before use: %v", op, s)
 		}
 	}
-	must(a.FetchAdd(testContext(t), mr.Remote(0), 0))(t)
+	must(a.FetchAdd(testContext(t), mr.Remote(), 0))(t)
 	check(t, "SendImmediate", a.SendImmediate(testContext(t), 1))
 	recv(t, b)
 	for _, tt := range []struct {

@@ -38,8 +38,8 @@ func TestScribbleIntoTarget(t *testing.T) {
 	})
 	data, back := pattern(1<<20), make([]byte, 1<<20)
 	for range 30 {
-		check(t, "Write", a.Write(testContext(t), data, mr.Remote(0)))
-		check(t, "Read", a.Read(testContext(t), back, mr.Remote(0))) // its source changes too
+		check(t, "Write", a.Write(testContext(t), data, mr.Remote()))
+		check(t, "Read", a.Read(testContext(t), back, mr.Remote())) // its source changes too
 	}
 	close(stop)
 	wg.Wait()
@@ -71,7 +71,7 @@ func TestConcurrentUse(t *testing.T) {
 						data[i] = byte(w + r + i)
 					}
 					n := rand.IntN(size)
-					if err := errors.Join(from.Write(t.Context(), data[:n], mr.Remote(0)), from.Read(t.Context(), back[:n], mr.Remote(0))); err != nil {
+					if err := errors.Join(from.Write(t.Context(), data[:n], mr.Remote()), from.Read(t.Context(), back[:n], mr.Remote())); err != nil {
 						t.Error(err)
 						return
 					}
@@ -79,7 +79,7 @@ func TestConcurrentUse(t *testing.T) {
 						t.Errorf("worker %d, round %d: octets differ", w, r)
 						return
 					}
-					if _, err := from.FetchAdd(t.Context(), counter.Remote(0), 1); err != nil {
+					if _, err := from.FetchAdd(t.Context(), counter.Remote(), 1); err != nil {
 						t.Error(err)
 					}
 					if err := from.Send(t.Context(), data[:n%100]); err != nil {
@@ -125,7 +125,7 @@ func TestAtomicsAcrossStreams(t *testing.T) {
 		a, _ := tcpPair(t, nil, &iwarp.Config{PD: pd})
 		wg.Go(func() {
 			for range rounds {
-				v, err := a.FetchAdd(testContext(t), mr.Remote(0), 1)
+				v, err := a.FetchAdd(testContext(t), mr.Remote(), 1)
 				if err != nil {
 					t.Error(err)
 					return
@@ -192,8 +192,8 @@ func TestBothWays(t *testing.T) {
 			data, sink := make([]byte, size), make([]byte, size)
 			for range 4 {
 				err := ends[0].PostSend(
-					iwarp.SendWR{Op: iwarp.OpWrite, SG: [][]byte{data[:1000], data[1000:]}, Remote: mr.Remote(0)},
-					iwarp.SendWR{Op: iwarp.OpRead, SG: [][]byte{sink[:size/2], sink[size/2:]}, Remote: mr.Remote(0)})
+					iwarp.SendWR{Op: iwarp.OpWrite, SG: [][]byte{data[:1000], data[1000:]}, Remote: mr.Remote()},
+					iwarp.SendWR{Op: iwarp.OpRead, SG: [][]byte{sink[:size/2], sink[size/2:]}, Remote: mr.Remote()})
 				if err != nil {
 					t.Error(err)
 					return

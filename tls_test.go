@@ -58,7 +58,7 @@ func exerciseTLS(t *testing.T, a, b *iwarp.Conn) {
 		check(t, "Send", a.Send(ctx, data[:n]))
 		wantRecv(t, b, string(data[:n]))
 	}
-	check(t, "Write", a.Write(ctx, data, written.Remote(0)))
+	check(t, "Write", a.Write(ctx, data, written.Remote()))
 	check(t, "Send", a.Send(ctx, []byte("written")))
 	wantRecv(t, b, "written")
 	target.check(t)
@@ -66,7 +66,7 @@ func exerciseTLS(t *testing.T, a, b *iwarp.Conn) {
 		t.Error("the region has not what was written")
 	}
 	got := make([]byte, len(data))
-	check(t, "Read", a.Read(ctx, got, read.Remote(0)))
+	check(t, "Read", a.Read(ctx, got, read.Remote()))
 	if !bytes.Equal(got, data) {
 		t.Error("Read gave something else than the region has")
 	}
@@ -237,7 +237,7 @@ func TestTLSTampering(t *testing.T) {
 	flip.mu.Lock()
 	flip.on = true
 	flip.mu.Unlock()
-	_ = client.Write(testContext(t), pattern(1000), mr.Remote(0)) // the network takes it
+	_ = client.Write(testContext(t), pattern(1000), mr.Remote()) // the network takes it
 	wantDone(t, server)
 	if server.Err() == nil {
 		t.Error("the server's connection ended without an error")

@@ -37,16 +37,16 @@ func TestPostSendAll(t *testing.T) {
 	x, y, z := make([]byte, 3), make([]byte, 4), make([]byte, 5)
 	inline := []byte("inline")
 	wrs := []iwarp.SendWR{
-		{ID: 1, Op: iwarp.OpWrite, SG: [][]byte{[]byte("abc"), nil, []byte("defghijkl")}, Remote: mr.Remote(10)},
-		{ID: 2, Op: iwarp.OpRead, SG: [][]byte{x, y, z}, Remote: mr.Remote(10)},
-		{ID: 3, Op: iwarp.OpFetchAdd, Remote: mr.Remote(512), Operand: 7},
-		{ID: 4, Op: iwarp.OpCompareSwap, Remote: mr.Remote(512), Compare: 7, CompareMask: ^uint64(0), Operand: 9, OperandMask: ^uint64(0)},
+		{ID: 1, Op: iwarp.OpWrite, SG: [][]byte{[]byte("abc"), nil, []byte("defghijkl")}, Remote: remoteAt(mr, 10)},
+		{ID: 2, Op: iwarp.OpRead, SG: [][]byte{x, y, z}, Remote: remoteAt(mr, 10)},
+		{ID: 3, Op: iwarp.OpFetchAdd, Remote: remoteAt(mr, 512), Operand: 7},
+		{ID: 4, Op: iwarp.OpCompareSwap, Remote: remoteAt(mr, 512), Compare: 7, CompareMask: ^uint64(0), Operand: 9, OperandMask: ^uint64(0)},
 		{ID: 5, Op: iwarp.OpSend, SG: [][]byte{[]byte("one "), []byte("two")}},
 		{ID: 6, Op: iwarp.OpSendInvalidate, SG: [][]byte{inline}, Inline: true, Invalidate: other.STag(), Solicited: true},
 		{ID: 7, Op: iwarp.OpImmediate, Immediate: 42},
 		{ID: 8, Op: iwarp.OpInvalidate, Invalidate: mine.STag()},
-		{ID: 9, Op: iwarp.OpWrite, SG: [][]byte{[]byte("quiet")}, Remote: mr.Remote(100), Unsignaled: true},
-		{ID: 10, Op: iwarp.OpRead, SG: [][]byte{make([]byte, 1)}, Remote: mr.Remote(0), Fence: true},
+		{ID: 9, Op: iwarp.OpWrite, SG: [][]byte{[]byte("quiet")}, Remote: remoteAt(mr, 100), Unsignaled: true},
+		{ID: 10, Op: iwarp.OpRead, SG: [][]byte{make([]byte, 1)}, Remote: mr.Remote(), Fence: true},
 	}
 	check(t, "PostSend", a.PostSend(wrs...))
 	copy(inline, "broken")
@@ -356,8 +356,8 @@ func TestLongGatherList(t *testing.T) {
 	defer mr.Close()
 	back := newGuarded(len(data) - 1)
 	check(t, "PostSend", a.PostSend(
-		iwarp.SendWR{Op: iwarp.OpWrite, SG: cut(data[:len(data)-1]), Remote: mr.Remote(0)},
-		iwarp.SendWR{Op: iwarp.OpRead, SG: cut(back.mem), Remote: mr.Remote(0)}))
+		iwarp.SendWR{Op: iwarp.OpWrite, SG: cut(data[:len(data)-1]), Remote: mr.Remote()},
+		iwarp.SendWR{Op: iwarp.OpRead, SG: cut(back.mem), Remote: mr.Remote()}))
 	for _, c := range collect(t, a.SendCQ(), 3) {
 		check(t, c.Op.String(), c.Err)
 	}
@@ -369,6 +369,43 @@ func TestLongGatherList(t *testing.T) {
 	if err := a.PostSend(iwarp.SendWR{Op: iwarp.OpSend, SG: make([][]byte, n+1)}); !errors.Is(err, iwarp.ErrInvalidWR) {
 		t.Errorf("one element more: %v", err)
 	}
+}
+
+// What does not fit in a RemoteBuffer is refused when it is posted; without a Length, by
+// the peer.
+func TestRemoteBufferLength(t *testing.T) {
+	a, b := qpPair(t, nil, nil)
+	mr := must(b.PD().RegisterMR(make([]byte, 16), iwarp.RemoteRead|iwarp.RemoteWrite|iwarp.RemoteAtomic, nil))(t)
+	defer mr.Close()
+	for _, op := range []iwarp.Op{iwarp.OpWrite, iwarp.OpRead, iwarp.OpFetchAdd, iwarp.OpCompareSwap} {
+		wr := func(n int, to iwarp.RemoteBuffer) iwarp.SendWR {
+			wr := iwarp.SendWR{Op: op, Remote: to}
+			if op == iwarp.OpWrite || op == iwarp.OpRead {
+				wr.SG = [][]byte{make([]byte, n)}
+			}
+			return wr
+		}
+		for _, tt := range []struct {
+			name string
+			to   iwarp.RemoteBuffer
+		}{
+			{"longer than Length", mr.Remote().Slice(0, 7)},
+			{"longer than what is left", mr.Remote().Slice(9, 7)},
+			{"a part behind the end", mr.Remote().Slice(17, 0)},
+			{"a part that is too long", mr.Remote().Slice(9, 8)},
+		} {
+			if err := a.PostSend(wr(8, tt.to)); !errors.Is(err, iwarp.ErrInvalidWR) {
+				t.Errorf("%v, %s: %v, want ErrInvalidWR", op, tt.name, err)
+			}
+		}
+		check(t, "PostSend", a.PostSend(wr(8, mr.Remote().Slice(8, 8))))
+		for _, c := range collect(t, a.SendCQ(), 1) {
+			check(t, c.Op.String(), c.Err)
+		}
+	}
+	check(t, "PostSend", a.PostSend(iwarp.SendWR{Op: iwarp.OpWrite, SG: [][]byte{make([]byte, 17)}, Remote: remoteAt(mr, 0)}))
+	wantDone(t, a.Conn())
+	wantCode(t, a.Conn().Err(), protocol.DDPTaggedBounds, true)
 }
 
 // A QP serves one connection. One that cannot says so before the peer hears of it.

@@ -32,9 +32,24 @@ const (
 	OpRecvImmediate = rdmap.OpRecvImmediate // Immediate Data arrived
 )
 
-// RemoteBuffer names memory of the peer: STag, the one that it advertised, and TO,
-// the Tagged Offset of the first octet.
+// RemoteBuffer names memory of the peer: STag, the one that the peer advertised; TO, the
+// Tagged Offset of the first octet; and Length, in octets, 0 if it is not known. [MR.Remote]
+// and [MW.Remote] make one. Its methods:
+//
+//	func (b RemoteBuffer) Slice(off, n uint64) RemoteBuffer
+//	func (b RemoteBuffer) AppendBinary(p []byte) ([]byte, error)
+//	func (b RemoteBuffer) MarshalBinary() ([]byte, error)
+//	func (b *RemoteBuffer) UnmarshalBinary(p []byte) error
+//
+// Slice returns the part of b that begins at octet off and has n octets. A work request that
+// reaches beyond Length, or beyond the buffer that Slice was called on, is refused with
+// [ErrInvalidWR] when it is posted. To advertise memory in a message of its own, a program
+// can use AppendBinary and UnmarshalBinary: [RemoteBufferLen] octets, big endian, STag (4
+// octets), TO (8) and Length (8).
 type RemoteBuffer = rdmap.RemoteBuffer
+
+// RemoteBufferLen is the number of octets of an encoded RemoteBuffer.
+const RemoteBufferLen = rdmap.RemoteBufferLen
 
 // SendWR is a work request for the send queue. Its fields are described at
 // [rdmap.SendWR]: ID; Op; SG (the local memory); Remote (the peer's); Invalidate (an

@@ -376,11 +376,11 @@ func exercise(t *testing.T, client, server *iwarp.Conn) {
 		t.Fatal(err)
 	}
 	defer mr.Close()
-	if err := client.Write(ctx, data, mr.Remote(0)); err != nil {
+	if err := client.Write(ctx, data, mr.Remote()); err != nil {
 		t.Fatal(err)
 	}
 	got := make([]byte, len(data))
-	if err := client.Read(ctx, got, mr.Remote(0)); err != nil {
+	if err := client.Read(ctx, got, mr.Remote()); err != nil {
 		t.Fatal(err)
 	}
 	if !bytes.Equal(got, data) {

@@ -74,13 +74,6 @@ func (o Op) remote() bool { return o == OpWrite || o.awaitsResponse() }
 // local reports whether the operation sends nothing.
 func (o Op) local() bool { return o == OpInvalidate || o == OpBind || o == OpBarrier }
 
-// RemoteBuffer names memory of the peer: the STag that it advertised and the Tagged
-// Offset of the first octet.
-type RemoteBuffer struct {
-	STag ddp.STag
-	TO   uint64
-}
-
 // Binding is what OpBind does.
 type Binding interface {
 	// Activate is called in the request's turn in the queue: after all before it has
@@ -103,10 +96,10 @@ type SendWR struct {
 	// Read. At most as many elements as the queue was made for (MaxSGE), together less
 	// than 2^32 octets.
 	SG [][]byte
-	// Remote is the target of Write and the atomics and the source of Read. TO plus
-	// the octets (eight of an atomic) must stay below 2^64
-	// (https://www.rfc-editor.org/rfc/rfc5041#section-7.1). That an atomic's address in
-	// the peer's memory is a multiple of eight, only the peer can see.
+	// Remote is the target of Write and the atomics and the source of Read. The octets
+	// (eight of an atomic) must fit in its Length, if that is not 0, and TO plus the octets
+	// must stay below 2^64 (https://www.rfc-editor.org/rfc/rfc5041#section-7.1). That an
+	// atomic's address in the peer's memory is a multiple of eight, only the peer can see.
 	Remote RemoteBuffer
 	// Invalidate is the STag that OpSendInvalidate or OpInvalidate ends: the peer's,
 	// or this end's. Of this end it must be of the stream's domain and, if it is bound to

@@ -298,8 +298,10 @@ func (s *Stream) check(r *SendWR) (uint32, error) {
 		total = ImmediateDataLen
 	}
 	// As the peer judges it: what it would refuse should not cost the connection.
-	if r.Op.remote() && total > 0 && ddp.Wraps(r.Remote.TO, total) {
-		return 0, fmt.Errorf("%w: TO 0x%016x plus %d octets wraps 2^64 (RFC 5041 section 7.1)", ErrInvalidRequest, r.Remote.TO, total)
+	if r.Op.remote() {
+		if err := r.Remote.fits(total); err != nil {
+			return 0, err
+		}
 	}
 	return uint32(total), nil
 }

@@ -144,7 +144,7 @@ func siwAccesses() []verbsCase {
 			run: func(t *testing.T, v *verbsEnd) {
 				data := make([]byte, 4096)
 				mr := v.region(t, data, m.access)
-				v.advertise(t, m.at(mr.Remote(0)))
+				v.advertise(t, m.at(mr.Remote()))
 				v.wantError(t, m.code, false)
 				wantBytes(t, "the region", data, make([]byte, 4096))
 			},
@@ -163,7 +163,7 @@ func siwAccesses() []verbsCase {
 			if err != nil {
 				t.Fatal(err)
 			}
-			v.advertise(t, mr.Remote(0))
+			v.advertise(t, mr.Remote())
 			v.wantError(t, protocol.DDPTaggedSTagNotAssociated, false)
 		},
 	}, verbsCase{
@@ -175,7 +175,7 @@ func siwAccesses() []verbsCase {
 			if err != nil {
 				t.Fatal(err)
 			}
-			v.advertise(t, mr.Remote(0))
+			v.advertise(t, mr.Remote())
 			v.wantError(t, protocol.RDMAPCannotInvalidate, false)
 			if !mr.Valid() {
 				t.Error("the region is invalid")

@@ -108,7 +108,7 @@ func verbsCases() []verbsCase {
 				if st := v.ConnectionState(); st.IRD != 4 || st.ORD != 4 {
 					t.Errorf("IRD %d, ORD %d, want 4 and 4", st.IRD, st.ORD)
 				}
-				v.advertise(t, v.region(t, pattern(9, big), iwarp.RemoteRead).Remote(0))
+				v.advertise(t, v.region(t, pattern(9, big), iwarp.RemoteRead).Remote())
 				v.recv(t)
 			},
 		},
@@ -125,7 +125,7 @@ func verbsCases() []verbsCase {
 				step{fmt.Sprintf("send:a+%d+96:fp", big-96), "posted"}, step{"wait:2", success}, gone),
 			run: func(t *testing.T, v *verbsEnd) {
 				data := pattern(3, big)
-				v.advertise(t, v.region(t, data, iwarp.RemoteRead).Remote(0))
+				v.advertise(t, v.region(t, data, iwarp.RemoteRead).Remote())
 				_, got := v.recv(t)
 				wantBytes(t, "the message behind the Read", got, data[big-96:])
 			},
@@ -166,7 +166,7 @@ func verbsCases() []verbsCase {
 				step{fmt.Sprintf("read:b+0+%d:0+3", big-5), success}, step{fmt.Sprintf("check:b+0+%d:1", big-5), "as expected"}, step{"send:-", success}, gone),
 			run: func(t *testing.T, v *verbsEnd) {
 				data := make([]byte, big)
-				v.advertise(t, v.region(t, data, iwarp.RemoteWrite|iwarp.RemoteRead).Remote(0))
+				v.advertise(t, v.region(t, data, iwarp.RemoteWrite|iwarp.RemoteRead).Remote())
 				v.recv(t)
 				wantBytes(t, "written", data[3:big-2], pattern(1, big-5))
 			},
@@ -208,7 +208,7 @@ func verbsCases() []verbsCase {
 func zeroLength(t *testing.T, v *verbsEnd) {
 	at := v.learn(t)
 	mr := v.region(t, make([]byte, 4096), iwarp.RemoteRead|iwarp.RemoteWrite)
-	v.advertise(t, mr.Remote(0))
+	v.advertise(t, mr.Remote())
 	for _, want := range []iwarp.Completion{{}, {Solicited: true}, {}, {Invalidated: mr.STag()}} {
 		got, _ := v.recv(t)
 		if got.Length != 0 || got.Solicited != want.Solicited || got.Invalidated != want.Invalidated {
@@ -227,13 +227,13 @@ func zeroLength(t *testing.T, v *verbsEnd) {
 
 func siwInvalidates(t *testing.T, v *verbsEnd) {
 	mrs := []*iwarp.MR{v.region(t, make([]byte, 64), iwarp.RemoteWrite), v.region(t, make([]byte, 64), iwarp.RemoteRead)}
-	v.advertise(t, mrs[0].Remote(0))
+	v.advertise(t, mrs[0].Remote())
 	for _, mr := range mrs {
 		if !mr.Valid() {
 			t.Error("a region is invalid before its time")
 		}
 	}
-	v.advertise(t, mrs[1].Remote(0))
+	v.advertise(t, mrs[1].Remote())
 	for i, length := range []int{100, 7} {
 		c, p := v.recv(t)
 		wantBytes(t, "message", p, pattern(5, length))
@@ -333,7 +333,7 @@ func weRead(t *testing.T, v *verbsEnd) {
 func siwGathers(t *testing.T, v *verbsEnd) {
 	data := make([]byte, 4096)
 	mr := v.region(t, data, iwarp.RemoteWrite)
-	v.advertise(t, mr.Remote(0))
+	v.advertise(t, mr.Remote())
 	a, b := pattern(0, 4096), pattern(100, 4096)
 	_, got := v.recv(t)
 	wantBytes(t, "inline", got, a[:80])

@@ -142,7 +142,7 @@ func (c *iwarpConn) prepare(src, dst []byte, receives int) {
 func (l *iwarpLink) regions() []iwarp.RemoteBuffer {
 	var list []iwarp.RemoteBuffer
 	for _, c := range l.conns {
-		list = append(list, c.mr.Remote(0))
+		list = append(list, c.mr.Remote())
 	}
 	return list
 }

@@ -100,7 +100,7 @@ func (d *demo) write(ctx context.Context) error {
 	}
 	start := time.Now()
 	text := "written by the client"
-	at := iwarp.RemoteBuffer{STag: d.remote.STag, TO: d.remote.TO + 100}
+	at := d.remote.Slice(100, uint64(len(text)))
 	if err := d.client.Write(ctx, []byte(text), at); err != nil {
 		return err
 	}
@@ -118,21 +118,23 @@ func (d *demo) write(ctx context.Context) error {
 	return expect("the memory holds", string(got), text)
 }
 
-// advertise sends the server's STag to the client, as an rping would.
+// advertise sends the server's STag to the client.
 func (d *demo) advertise(ctx context.Context) error {
-	a := advert{at: d.mr.Remote(0), size: regionSize}
-	if err := d.server.Send(ctx, a.appendTo(nil)); err != nil {
+	ad, err := d.mr.Remote().MarshalBinary()
+	if err != nil {
+		return err
+	}
+	if err := d.server.Send(ctx, ad); err != nil {
 		return err
 	}
 	_, b, err := recv(ctx, d.client)
 	if err != nil {
 		return err
 	}
-	if len(b) != advertLen {
-		return fmt.Errorf("the advert has %d octets: %d were sent", len(b), advertLen)
+	if err := d.remote.UnmarshalBinary(b); err != nil {
+		return err
 	}
-	d.remote = parseAdvert(b).at
-	d.act(toClient, "Send: \"STag %v, offset %d, %d octets\"", d.remote.STag, d.remote.TO, regionSize)
+	d.act(toClient, "Send: \"STag %v, offset %d, %d octets\"", d.remote.STag, d.remote.TO, d.remote.Length)
 	return nil
 }
 
@@ -153,7 +155,7 @@ func (d *demo) read(ctx context.Context) error {
 	d.act(toClient, "Send: %q", msg)
 	start := time.Now()
 	got := make([]byte, len(text))
-	at := iwarp.RemoteBuffer{STag: d.remote.STag, TO: d.remote.TO + 200}
+	at := d.remote.Slice(200, uint64(len(text)))
 	if err := d.client.Read(ctx, got, at); err != nil {
 		return err
 	}

@@ -41,7 +41,7 @@ func (d *demo) transfer(ctx context.Context, size int) error {
 		return err
 	}
 	defer mr.Close()
-	t.remote = mr.Remote(0)
+	t.remote = mr.Remote()
 	took, err := t.timed(ctx)
 	if err != nil {
 		return fmt.Errorf("transfer: %w", err)
@@ -123,7 +123,7 @@ func (t *transfer) post(i int) error {
 	data, at := t.chunk(i)
 	return t.client.QP().PostSend(iwarp.SendWR{
 		ID: uint64(i), Op: iwarp.OpWrite, SG: [][]byte{data},
-		Remote: iwarp.RemoteBuffer{STag: t.remote.STag, TO: t.remote.TO + uint64(at)},
+		Remote: t.remote.Slice(uint64(at), uint64(len(data))),
 	})
 }
 

@@ -141,7 +141,7 @@ func (p *pingClient) lend(ctx context.Context, mr *iwarp.MR, access iwarp.Access
 		return err
 	}
 	defer func() { _ = mr.SetAccess(0) }()
-	a := advert{at: mr.Remote(0), size: uint32(p.size)}
+	a := advert{at: mr.Remote(), size: uint32(p.size)}
 	if err := p.send("advert of the "+name, a); err != nil {
 		return err
 	}

@@ -112,7 +112,7 @@ func TestBadClients(t *testing.T) {
 			if err != nil {
 				return err
 			}
-			return c.Send(ctx, advert{at: mr.Remote(0), size: claim}.appendTo(nil))
+			return c.Send(ctx, advert{at: mr.Remote(), size: claim}.appendTo(nil))
 		}
 	}
 	for _, test := range []struct {
@@ -259,7 +259,7 @@ func TestMemoryOnTrust(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer src.Close()
-			if err := c.Send(ctx, advert{at: src.Remote(0), size: size}.appendTo(nil)); err != nil {
+			if err := c.Send(ctx, advert{at: src.Remote(), size: size}.appendTo(nil)); err != nil {
 				t.Fatal(err)
 			}
 			if n := <-held; n > test.want {
@@ -280,13 +280,13 @@ func TestSinkSizes(t *testing.T) {
 			ctx, c := testContext(t), dial(t, s.addr)
 			src, _ := c.RegisterMR([]byte("0123456789"), iwarp.RemoteRead)
 			sink, _ := c.RegisterMR(make([]byte, 10), iwarp.RemoteWrite)
-			if err := c.Send(ctx, advert{at: src.Remote(0), size: 10}.appendTo(nil)); err != nil {
+			if err := c.Send(ctx, advert{at: src.Remote(), size: 10}.appendTo(nil)); err != nil {
 				t.Fatal(err)
 			}
 			if _, err := take(ctx, c); err != nil {
 				t.Fatal(err)
 			}
-			if err := c.Send(ctx, advert{at: sink.Remote(0), size: test.size}.appendTo(nil)); err != nil {
+			if err := c.Send(ctx, advert{at: sink.Remote(), size: test.size}.appendTo(nil)); err != nil {
 				t.Fatal(err)
 			}
 			if test.want != "" {

@@ -353,12 +353,12 @@ func (p *program) start() error {
 		}
 		p.regions = append(p.regions, mr)
 		p.mem.areas = append(p.mem.areas, a)
-		entry(k.kind, mr.Remote(0), k.size)
+		entry(k.kind, mr.Remote(), k.size)
 		if k.kind == regionGone {
 			mr.Close()
 		}
 	}
-	entry(regionForeign, p.t.foreign.Remote(0), regionSize)
+	entry(regionForeign, p.t.foreign.Remote(), regionSize)
 	p.mem.areas = append(p.mem.areas, p.t.foreignArea)
 	p.t.keep(p.id, &p.mem)
 	return p.c.Send(p.ctx, b)

@@ -161,14 +161,14 @@ func (s *side) immediate(op int, solicited bool) {
 
 func (s *side) write(n int) {
 	s.t.Helper()
-	s.ok(s.c.Write(s.ctx, pattern(n, 1), s.peer.mr.Remote(0)))
+	s.ok(s.c.Write(s.ctx, pattern(n, 1), s.peer.mr.Remote()))
 	s.note(opWrite, n)
 }
 
 func (s *side) read(n int) {
 	s.t.Helper()
 	buf := make([]byte, n)
-	s.ok(s.c.Read(s.ctx, buf, s.peer.mr.Remote(0)))
+	s.ok(s.c.Read(s.ctx, buf, s.peer.mr.Remote()))
 	if !bytes.Equal(buf, s.peer.mem[:n]) {
 		s.t.Fatalf("%s: read other octets", s.name)
 	}
@@ -178,9 +178,9 @@ func (s *side) read(n int) {
 
 func (s *side) atomics() {
 	s.t.Helper()
-	was, err := s.c.FetchAdd(s.ctx, s.peer.mr.Remote(8), 3)
+	was, err := s.c.FetchAdd(s.ctx, remoteAt(s.peer.mr, 8), 3)
 	s.ok(err)
-	_, err = s.c.CompareSwap(s.ctx, s.peer.mr.Remote(8), was+3, 7)
+	_, err = s.c.CompareSwap(s.ctx, remoteAt(s.peer.mr, 8), was+3, 7)
 	s.ok(err)
 	for range 2 {
 		s.note(opAtomicRequest, 52)
@@ -383,4 +383,11 @@ func pattern(n int, seed uint64) []byte {
 		b[i] = byte(src.Uint32())
 	}
 	return b
+}
+
+// remoteAt is the memory from octet off on, which may lie beyond, with no Length: the peer
+// alone says whether a request fits.
+func remoteAt(mr *iwarp.MR, off uint64) iwarp.RemoteBuffer {
+	b := mr.Remote()
+	return iwarp.RemoteBuffer{STag: b.STag, TO: b.TO + off}
 }

@@ -161,9 +161,9 @@ func terminates() []*scene {
 		}
 	}
 	none := func(*side) iwarp.RemoteBuffer { return iwarp.RemoteBuffer{STag: 0x00000100} }
-	edge := func(b *side) iwarp.RemoteBuffer { return b.mr.Remote(memory - 1) }
+	edge := func(b *side) iwarp.RemoteBuffer { return remoteAt(b.mr, memory-1) }
 	right := func(access iwarp.Access) func(b *side) iwarp.RemoteBuffer {
-		return func(b *side) iwarp.RemoteBuffer { return b.register(access).Remote(0) }
+		return func(b *side) iwarp.RemoteBuffer { return b.register(access).Remote() }
 	}
 	send := func(n int) func(a, b *side) error {
 		return func(a, _ *side) error {
@@ -181,7 +181,7 @@ func terminates() []*scene {
 		})},
 		{name: "Terminate 0/2/07", run: end(protocol.RDMAPStreamCatastrophic, untagged, func(a, b *side) error {
 			a.note(opAtomicRequest, 52)
-			_, err := a.c.FetchAdd(a.ctx, b.mr.Remote(1), 1)
+			_, err := a.c.FetchAdd(a.ctx, remoteAt(b.mr, 1), 1)
 			return err
 		})},
 		{name: "Terminate 1/1/00", run: end(protocol.DDPTaggedInvalidSTag, tagged, write(8, none))},

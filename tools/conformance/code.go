@@ -12,6 +12,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/go-iwarp/iwarp/tools/internal/decls"
 )
 
 // A place is a declaration that says that it makes a requirement true.
@@ -94,7 +96,7 @@ func declaration(f *ast.File, pos token.Pos) string {
 		switch d := decl.(type) {
 		case *ast.FuncDecl:
 			if within(pos, d.Doc, d) {
-				return receiver(d) + d.Name.Name
+				return decls.Receiver(d) + d.Name.Name
 			}
 		case *ast.GenDecl:
 			if within(pos, d.Doc, d) {
@@ -129,28 +131,6 @@ func specAt(d *ast.GenDecl, pos token.Pos) string {
 		}
 	}
 	return ""
-}
-
-// receiver is the type that a method belongs to and a dot.
-func receiver(d *ast.FuncDecl) string {
-	if d.Recv == nil || len(d.Recv.List) == 0 {
-		return ""
-	}
-	t := d.Recv.List[0].Type
-	for {
-		switch x := t.(type) {
-		case *ast.StarExpr:
-			t = x.X
-		case *ast.IndexExpr:
-			t = x.X
-		case *ast.IndexListExpr:
-			t = x.X
-		case *ast.Ident:
-			return x.Name + "."
-		default:
-			return ""
-		}
-	}
 }
 
 // findMutants reads which mutant of tools/mutants is about which requirement.

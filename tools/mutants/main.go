@@ -2,8 +2,10 @@
 // time and expects the tests that claim the rule to notice.
 //
 // A mutant (mutants_*.go) is data: requirement ids of docs/requirements.tsv, a
-// file, and a piece of its text that stands there exactly once with what to put
-// in its place. It is built with `go test -overlay`, so the engines have no hooks
+// declaration (mpa.Conn.Flush, iwarp.Dial: the root is iwarp), and a piece of it with
+// what to put in its place. The piece is found by its tokens, which must be there
+// exactly once: white space, comments, semicolons and other code do not matter, nor
+// does the file. It is built with `go test -overlay`, so the engines have no hooks
 // and no file of theirs is touched. The tests that run are those that name one of
 // its ids in a Shows line (and the mutant's own, if it names any).
 //
@@ -65,7 +67,7 @@ func main() {
 	}
 	if *list {
 		for _, m := range mutants {
-			fmt.Printf("%-34s %-28s %s\n", m.name, m.file, m.ids)
+			fmt.Printf("%-34s %-34s %s\n", m.name, m.in, m.ids)
 		}
 		fmt.Println(len(mutants), "mutants")
 		return

@@ -8,6 +8,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"go/parser"
+	"go/token"
 	"maps"
 	"os"
 	"os/exec"
@@ -24,13 +26,14 @@ import (
 type mutant struct {
 	name     string
 	ids      string // requirement ids, comma separated
-	file     string
-	old, new string // old stands in the file exactly once
+	in       string // the declaration: see anchor.go
+	old, new string // the tokens of old are in it exactly once; new takes their place
 	// tests are more tests to run, "folder Name" each: for rules whose ids are shown
 	// by tests of another package than the one that the mutant is in.
 	tests []string
 
 	index   int
+	file    string // that the declaration is in, from the root
 	rule    string // of the first id, in words
 	mutated []byte
 	byPkg   map[string][]string // tests to run, by folder
@@ -49,7 +52,7 @@ func (m *mutant) line() string {
 	case m.trouble != nil:
 		return fmt.Sprintf("TROUBLE   %s (%v): %v", m.name, took, m.trouble)
 	case len(m.killers) == 0:
-		return fmt.Sprintf("SURVIVED  %s (%v): %s of %s, by %v", m.name, took, m.ids, m.file, m.byPkg)
+		return fmt.Sprintf("SURVIVED  %s (%v): %s of %s, by %v", m.name, took, m.ids, m.in, m.byPkg)
 	}
 	s := fmt.Sprintf("noticed   %s (%v): %s", m.name, took, m.killers[0])
 	if len(m.missed) > 0 {
@@ -100,6 +103,7 @@ func prepare(root string, all []*mutant, rules map[string]string, found []claims
 		byID[c.ID] = append(byID[c.ID], c)
 	}
 	seen := make(map[string]bool)
+	code := newSources(root)
 	var errs []error
 	for _, m := range all {
 		if seen[m.name] {
@@ -118,17 +122,26 @@ func prepare(root string, all []*mutant, rules map[string]string, found []claims
 		if len(m.byPkg) == 0 {
 			errs = append(errs, fmt.Errorf("%s: no test claims any of %s", m.name, m.ids))
 		}
-		src, err := os.ReadFile(filepath.Join(root, m.file))
-		if err != nil {
-			errs = append(errs, fmt.Errorf("%s: %w", m.name, err))
-			continue
+		if err := m.apply(code); err != nil {
+			errs = append(errs, fmt.Errorf("%s: %s: %w", m.name, m.in, err))
 		}
-		if n := bytes.Count(src, []byte(m.old)); n != 1 {
-			errs = append(errs, fmt.Errorf("%s: %s has its text %d times, want once; correct the mutant: %q", m.name, m.file, n, m.old))
-		}
-		m.mutated = bytes.Replace(src, []byte(m.old), []byte(m.new), 1)
 	}
 	return errors.Join(errs...)
+}
+
+// apply changes the file that the mutant's declaration is in, to something that is
+// still Go.
+func (m *mutant) apply(code *sources) error {
+	d, err := code.find(m.in)
+	if err != nil {
+		return err
+	}
+	m.file = d.file
+	if m.mutated, err = d.replace(m.old, m.new); err != nil {
+		return err
+	}
+	_, err = parser.ParseFile(token.NewFileSet(), m.file, m.mutated, parser.SkipObjectResolution)
+	return err
 }
 
 // modules are folders of other modules: their tests do not run here.

@@ -12,7 +12,11 @@ import (
 // A mutant that does not apply, or that no test is for, is named with the reason.
 func TestPrepareComplains(t *testing.T) {
 	root := t.TempDir()
-	if err := os.WriteFile(filepath.Join(root, "a.go"), []byte("package a // twice twice\n"), 0o600); err != nil {
+	file := filepath.Join(root, "low", "a.go")
+	if err := os.Mkdir(filepath.Dir(file), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(file, []byte("package low\n\nfunc F() { g(); h(); h() }\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	rules := map[string]string{"X-1": "a rule"}
@@ -21,16 +25,20 @@ func TestPrepareComplains(t *testing.T) {
 		m    mutant
 		want string
 	}{
-		{mutant{name: "good", ids: "X-1", file: "a.go", old: "package", new: "pack"}, ""},
-		{mutant{name: "stale", ids: "X-1", file: "a.go", old: "gone"}, "stale: a.go has its text 0 times"},
-		{mutant{name: "unclear", ids: "X-1", file: "a.go", old: "twice"}, "unclear: a.go has its text 2 times"},
-		{mutant{name: "lost", ids: "X-1", file: "b.go", old: "x"}, "lost: "},
-		{mutant{name: "ruleless", ids: "X-1, X-2", file: "a.go", old: "package"}, `ruleless: no requirement "X-2"`},
-		{mutant{name: "unclaimed", ids: "X-2", file: "a.go", old: "package"}, "unclaimed: no test claims any of X-2"},
+		{mutant{name: "good", ids: "X-1", in: "low.F", old: "g()", new: "k()"}, ""},
+		{mutant{name: "stale", ids: "X-1", in: "low.F", old: "gone()"}, "stale: low.F: its text is there 0 times"},
+		{mutant{name: "unclear", ids: "X-1", in: "low.F", old: "h()"}, "unclear: low.F: its text is there 2 times"},
+		{mutant{name: "empty", ids: "X-1", in: "low.F"}, "empty: low.F: it has no text"},
+		{mutant{name: "broken", ids: "X-1", in: "low.F", old: "g()", new: "g("}, "broken: low.F: low/a.go:3"},
+		{mutant{name: "lost", ids: "X-1", in: "low.G", old: "x"}, "lost: low.G: package low has no G"},
+		{mutant{name: "nowhere", ids: "X-1", in: "high.F", old: "x"}, "nowhere: high.F: "},
+		{mutant{name: "nameless", ids: "X-1", in: "low", old: "x"}, `nameless: low: "low" is not package.Name`},
+		{mutant{name: "ruleless", ids: "X-1, X-2", in: "low.F", old: "g()"}, `ruleless: no requirement "X-2"`},
+		{mutant{name: "unclaimed", ids: "X-2", in: "low.F", old: "g()"}, "unclaimed: no test claims any of X-2"},
 	} {
 		err := prepare(root, []*mutant{&c.m}, rules, found)
 		if c.want == "" {
-			if err != nil || string(c.m.mutated) != "pack a // twice twice\n" || c.m.rule != "a rule" || len(c.m.byPkg["ddp"]) != 1 {
+			if err != nil || !strings.Contains(string(c.m.mutated), "{ k(); h(); h() }") || c.m.file != "low/a.go" || c.m.rule != "a rule" || len(c.m.byPkg["ddp"]) != 1 {
 				t.Errorf("%s: %v, %+v", c.m.name, err, c.m)
 			}
 		} else if err == nil || !strings.Contains(err.Error(), c.want) {

@@ -22,7 +22,7 @@ func writeReport(name string, mutants []*mutant, took time.Duration) error {
 Made by `+"`go run ./tools/mutants -report docs/mutants.md`"+`; do not edit. A mutant breaks one rule of the engines, and the tests
 that claim the rule must notice: see [tools/mutants](../tools/mutants). %d mutants, %d noticed, in %v.
 
-| mutant | file | rule | ids | noticed by |
+| mutant | in | rule | ids | noticed by |
 | --- | --- | --- | --- | --- |
 `, len(mutants), killed, took)
 	for _, m := range mutants {
@@ -33,7 +33,7 @@ that claim the rule must notice: see [tools/mutants](../tools/mutants). %d mutan
 				by += fmt.Sprintf(" and %d more", n)
 			}
 		}
-		fmt.Fprintf(&b, "| %s | `%s` | %s | %s | %s |\n", m.name, m.file, cell(m.rule), m.ids, by)
+		fmt.Fprintf(&b, "| %s | `%s` | %s | %s | %s |\n", m.name, m.in, cell(m.rule), m.ids, by)
 	}
 	return os.WriteFile(name, b.Bytes(), 0o644)
 }

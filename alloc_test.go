@@ -24,7 +24,7 @@ func allocs(t *testing.T, what string, limit float64, f func()) {
 // Posting and polling allocate nothing.
 func TestAllocsVerbs(t *testing.T) {
 	a, b := qpPair(t, nil, nil)
-	mr := must(b.PD().RegisterMR(make([]byte, 4096), iwarp.RemoteRead|iwarp.RemoteWrite|iwarp.RemoteAtomic, nil))(t)
+	mr := must(b.PD().NewMR(make([]byte, 4096), iwarp.RemoteRead|iwarp.RemoteWrite|iwarp.RemoteAtomic, nil))(t)
 	defer mr.Close()
 	data := [][]byte{make([]byte, 1000)}
 	var c [1]iwarp.Completion
@@ -64,12 +64,12 @@ func TestAllocsVerbs(t *testing.T) {
 // So do the simple calls.
 func TestAllocsSimple(t *testing.T) {
 	a, b := tcpPair(t, nil, nil)
-	mr := must(b.RegisterMR(make([]byte, 4096), iwarp.RemoteRead|iwarp.RemoteWrite))(t)
+	mr := must(b.NewMR(make([]byte, 4096), iwarp.RemoteRead|iwarp.RemoteWrite))(t)
 	defer mr.Close()
 	ctx := context.Background()
 	data, buf := make([]byte, 1000), make([]byte, 1000)
-	allocs(t, "Write", 0.1, func() { check(t, "Write", a.Write(ctx, data, mr.Remote())) })
-	allocs(t, "Read", 0.1, func() { check(t, "Read", a.Read(ctx, data, mr.Remote())) })
+	allocs(t, "Write", 0.1, func() { check(t, "Write", a.RDMAWrite(ctx, data, mr.Remote())) })
+	allocs(t, "Read", 0.1, func() { check(t, "Read", a.RDMARead(ctx, data, mr.Remote())) })
 	allocs(t, "Send and Recv", 0.1, func() {
 		check(t, "Send", a.Send(ctx, data))
 		if _, err := b.Recv(ctx, buf); err != nil {
@@ -82,13 +82,13 @@ func BenchmarkWrite(b *testing.B) {
 	for _, size := range []int{64, 4096, 1 << 20} {
 		b.Run(sizeName(size), func(b *testing.B) {
 			c, s := tcpPair(b, nil, nil)
-			mr := must(s.RegisterMR(make([]byte, size), iwarp.RemoteWrite))(b)
+			mr := must(s.NewMR(make([]byte, size), iwarp.RemoteWrite))(b)
 			defer mr.Close()
 			data := make([]byte, size)
 			b.SetBytes(int64(size))
 			b.ReportAllocs()
 			for b.Loop() {
-				check(b, "Write", c.Write(b.Context(), data, mr.Remote()))
+				check(b, "Write", c.RDMAWrite(b.Context(), data, mr.Remote()))
 			}
 		})
 	}
@@ -98,13 +98,13 @@ func BenchmarkRead(b *testing.B) {
 	for _, size := range []int{64, 4096, 1 << 20} {
 		b.Run(sizeName(size), func(b *testing.B) {
 			c, s := tcpPair(b, nil, nil)
-			mr := must(s.RegisterMR(make([]byte, size), iwarp.RemoteRead))(b)
+			mr := must(s.NewMR(make([]byte, size), iwarp.RemoteRead))(b)
 			defer mr.Close()
 			data := make([]byte, size)
 			b.SetBytes(int64(size))
 			b.ReportAllocs()
 			for b.Loop() {
-				check(b, "Read", c.Read(b.Context(), data, mr.Remote()))
+				check(b, "Read", c.RDMARead(b.Context(), data, mr.Remote()))
 			}
 		})
 	}

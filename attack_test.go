@@ -26,13 +26,13 @@ import (
 func TestAttackGuessedSTags(t *testing.T) {
 	const n = 20_000
 	d := newDevice(t, nil)
-	pd := must(d.AllocPD())(t)
+	pd := must(d.NewPD())(t)
 	seen := make(map[iwarp.STag]bool, n)
 	var ones [32]int
 	var last iwarp.STag
 	near, flips := 0, 0
 	for range n {
-		mr := must(pd.RegisterMR(nil, 0, nil))(t)
+		mr := must(pd.NewMR(nil, 0, nil))(t)
 		s := mr.STag()
 		if s == 0 || seen[s] {
 			t.Fatalf("STag %v: zero, or given twice", s)
@@ -92,11 +92,11 @@ func attackAfter(t *testing.T, s setting, revoke func(mr *iwarp.MR)) {
 	a, b := tcpPair(t, s.config(nil), s.config(nil))
 	s.watch(t, b)
 	mem := make([]byte, 64<<10)
-	mr := must(b.RegisterMR(mem, iwarp.RemoteWrite|iwarp.RemoteRead))(t)
+	mr := must(b.NewMR(mem, iwarp.RemoteWrite|iwarp.RemoteRead))(t)
 	defer mr.Close()
 	to := mr.Remote()
-	check(t, "Write", a.Write(testContext(t), pattern(len(mem)), to))
-	check(t, "Read", a.Read(testContext(t), make([]byte, 1), to))
+	check(t, "Write", a.RDMAWrite(testContext(t), pattern(len(mem)), to))
+	check(t, "Read", a.RDMARead(testContext(t), make([]byte, 1), to))
 	var wg sync.WaitGroup
 	wg.Go(func() {
 		data := make([]byte, len(mem))
@@ -104,7 +104,7 @@ func attackAfter(t *testing.T, s setting, revoke func(mr *iwarp.MR)) {
 			for j := range data {
 				data[j] = byte(i)
 			}
-			if a.Write(t.Context(), data, to) != nil {
+			if a.RDMAWrite(t.Context(), data, to) != nil {
 				return
 			}
 		}
@@ -143,11 +143,11 @@ func TestAttackForeignSTag(t *testing.T) {
 					a, b := bystanders(t, v.c.PD().Device())
 					g := newGuarded(8)
 					access := iwarp.RemoteRead | iwarp.RemoteWrite | iwarp.RemoteAtomic
-					mr, err := b.RegisterMR(g.mem, access)
+					mr, err := b.NewMR(g.mem, access)
 					if shared { // by all streams of its domain, which the attacker is not in
-						mr, err = b.PD().RegisterMR(g.mem, access, nil)
+						mr, err = b.PD().NewMR(g.mem, access, nil)
 					}
-					check(t, "RegisterMR", err)
+					check(t, "NewMR", err)
 					defer mr.Close()
 					v.p.Send(c.segment(uint32(mr.STag())))
 					v.p.WantTerminate(name, uint16(c.code))
@@ -155,8 +155,8 @@ func TestAttackForeignSTag(t *testing.T) {
 					v.p.CloseWrite()
 					wantDone(t, v.c)
 					g.checkUntouched(t)
-					check(t, "the owner's peer writes", a.Write(testContext(t), ee, mr.Remote()))
-					check(t, "and reads", a.Read(testContext(t), make([]byte, 8), mr.Remote()))
+					check(t, "the owner's peer writes", a.RDMAWrite(testContext(t), ee, mr.Remote()))
+					check(t, "and reads", a.RDMARead(testContext(t), make([]byte, 8), mr.Remote()))
 					if string(g.mem) != string(ee) || !mr.Valid() {
 						t.Error("the owner's region does not work any more")
 					}
@@ -173,8 +173,8 @@ func TestAttackForeignSTag(t *testing.T) {
 func TestAttackInvalidateShared(t *testing.T) {
 	inEachSetting(t, func(t *testing.T, s setting) {
 		d := newDevice(t, nil)
-		pd := must(d.AllocPD())(t)
-		mr := must(pd.RegisterMR(make([]byte, 8), iwarp.RemoteWrite, nil))(t)
+		pd := must(d.NewPD())(t)
+		mr := must(pd.NewMR(make([]byte, 8), iwarp.RemoteWrite, nil))(t)
 		defer mr.Close()
 		v, p := s.server(t, &iwarp.Config{PD: pd})
 		x, y := pipe(nil)
@@ -184,7 +184,7 @@ func TestAttackInvalidateShared(t *testing.T) {
 		p.WantEOF("the end")
 		p.CloseWrite()
 		wantDone(t, v)
-		check(t, "Write of the other stream", a.Write(testContext(t), []byte("mine"), mr.Remote()))
+		check(t, "Write of the other stream", a.RDMAWrite(testContext(t), []byte("mine"), mr.Remote()))
 		check(t, "and what is behind it", a.Send(testContext(t), nil))
 		recv(t, b)
 		if !mr.Valid() || string(mr.Bytes()[:4]) != "mine" {
@@ -457,7 +457,7 @@ func TestAttackUnreadAnswers(t *testing.T) {
 		t.Skip("the race detector's own memory would be measured")
 	}
 	v, p := serverOfPeer(t, &iwarp.Config{IRD: 32, RecvDepth: 16, RecvSize: 1000})
-	mr := must(v.RegisterMR(make([]byte, 64<<20), iwarp.RemoteRead))(t)
+	mr := must(v.NewMR(make([]byte, 64<<20), iwarp.RemoteRead))(t)
 	defer mr.Close()
 	p.Send(iwarptest.Send(1, nil))
 	recv(t, v)

@@ -48,7 +48,7 @@ func TestHalfClose(t *testing.T) {
 				check(t, "Send from the open half", b.Send(ctx, []byte("still here")))
 				wantRecv(t, a, "still here")
 			}
-			if err := b.Read(ctx, make([]byte, 1), iwarp.RemoteBuffer{}); err == nil {
+			if err := b.RDMARead(ctx, make([]byte, 1), iwarp.RemoteBuffer{}); err == nil {
 				t.Errorf("%s: a Read that can have no Response succeeds", kind)
 			}
 			check(t, "Close", b.Close())
@@ -68,7 +68,7 @@ func TestHalfClose(t *testing.T) {
 // Shows: DDP-6.2.1-01
 func TestCloseCompletes(t *testing.T) {
 	a, b := qpPair(t, nil, nil)
-	mr := must(b.PD().RegisterMR(pattern(1<<20), iwarp.RemoteRead|iwarp.RemoteWrite, nil))(t)
+	mr := must(b.PD().NewMR(pattern(1<<20), iwarp.RemoteRead|iwarp.RemoteWrite, nil))(t)
 	defer mr.Close()
 	sink := make([]byte, 1<<20)
 	var wrs []iwarp.SendWR
@@ -168,7 +168,7 @@ func TestAbort(t *testing.T) {
 		x, y := netPair(t, kind)
 		a, b := startOn(t, x, y, nil, nil)
 		mem := make([]byte, 1<<20)
-		mr := must(b.RegisterMR(make([]byte, 2*len(mem)), iwarp.RemoteRead|iwarp.RemoteWrite))(t)
+		mr := must(b.NewMR(make([]byte, 2*len(mem)), iwarp.RemoteRead|iwarp.RemoteWrite))(t)
 		defer mr.Close()
 		for range 20 {
 			check(t, "PostSend", a.QP().PostSend(
@@ -213,7 +213,7 @@ func TestContextEnds(t *testing.T) {
 		}
 		ctx3, cancel3 := context.WithTimeout(t.Context(), time.Second)
 		defer cancel3()
-		err := c.Read(ctx3, make([]byte, 10), iwarp.RemoteBuffer{})
+		err := c.RDMARead(ctx3, make([]byte, 10), iwarp.RemoteBuffer{})
 		if !errors.Is(err, context.DeadlineExceeded) || !errors.Is(err, iwarp.ErrFlushed) {
 			t.Errorf("Read: %v", err)
 		}
@@ -295,17 +295,17 @@ func TestCloseUnderLoad(t *testing.T) {
 		a, b := tcpPair(t, nil, nil)
 		// Writes and Reads go to octets of their own, else a Response may be made of
 		// what a later Write changes, and the race detector sees it.
-		mr := must(b.RegisterMR(make([]byte, 2<<16), iwarp.RemoteRead|iwarp.RemoteWrite))(t)
-		mr2 := must(a.RegisterMR(make([]byte, 2<<16), iwarp.RemoteRead|iwarp.RemoteWrite))(t)
+		mr := must(b.NewMR(make([]byte, 2<<16), iwarp.RemoteRead|iwarp.RemoteWrite))(t)
+		mr2 := must(a.NewMR(make([]byte, 2<<16), iwarp.RemoteRead|iwarp.RemoteWrite))(t)
 		var wg sync.WaitGroup
 		load := func(c *iwarp.Conn, mr *iwarp.MR) {
 			data := make([]byte, 1<<16)
 			for j := 0; ; j++ {
 				var err error
 				if j%2 == 0 {
-					err = c.Write(t.Context(), data, mr.Remote())
+					err = c.RDMAWrite(t.Context(), data, mr.Remote())
 				} else {
-					err = c.Read(t.Context(), data, remoteAt(mr, 1<<16))
+					err = c.RDMARead(t.Context(), data, remoteAt(mr, 1<<16))
 				}
 				if err != nil {
 					return
@@ -360,15 +360,15 @@ func TestResetStages(t *testing.T) {
 	for name, stage := range map[string]func(t *testing.T, c *iwarp.Conn, p *iwarptest.Peer){
 		"idle": func(*testing.T, *iwarp.Conn, *iwarptest.Peer) {},
 		"Read posted": func(t *testing.T, c *iwarp.Conn, _ *iwarptest.Peer) {
-			go c.Read(t.Context(), make([]byte, 1), iwarp.RemoteBuffer{})
+			go c.RDMARead(t.Context(), make([]byte, 1), iwarp.RemoteBuffer{})
 		},
 		"half a Response": func(t *testing.T, c *iwarp.Conn, p *iwarptest.Peer) {
-			go c.Read(t.Context(), make([]byte, 100), iwarp.RemoteBuffer{})
+			go c.RDMARead(t.Context(), make([]byte, 100), iwarp.RemoteBuffer{})
 			req := p.Frame("the Read Request")
 			p.Send(iwarptest.Tagged(2, false, binary.BigEndian.Uint32(req[18:]), 0, make([]byte, 50)))
 		},
 		"Write under way": func(t *testing.T, c *iwarp.Conn, _ *iwarptest.Peer) {
-			go c.Write(t.Context(), make([]byte, 1<<20), iwarp.RemoteBuffer{})
+			go c.RDMAWrite(t.Context(), make([]byte, 1<<20), iwarp.RemoteBuffer{})
 		},
 		"half an FPDU": func(_ *testing.T, _ *iwarp.Conn, p *iwarptest.Peer) {
 			p.SendRaw(p.Out.Frame(iwarptest.Send(1, nil))[:7])
@@ -415,7 +415,7 @@ func TestRandomEnds(t *testing.T) {
 func randomEnd(t *testing.T, rnd *rand.Rand) bool {
 	d := newDevice(t, nil)
 	qp, other := newQP(t, d, nil), newQP(t, d, nil)
-	mr := must(other.PD().RegisterMR(make([]byte, 3<<17), iwarp.RemoteRead|iwarp.RemoteWrite|iwarp.RemoteAtomic, nil))(t)
+	mr := must(other.PD().NewMR(make([]byte, 3<<17), iwarp.RemoteRead|iwarp.RemoteWrite|iwarp.RemoteAtomic, nil))(t)
 	where := map[iwarp.Op]uint64{iwarp.OpRead: 1 << 17, iwarp.OpFetchAdd: 2 << 17}
 	a, b := netPair(t, []string{"tcp", "unix", "Pipe", "net.Pipe"}[rnd.IntN(4)])
 	ca, cb := startOn(t, a, b, &iwarp.Config{QP: qp}, &iwarp.Config{QP: other})

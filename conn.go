@@ -14,7 +14,7 @@ import (
 // Conn is an iWARP connection: a QP with a peer. All methods may be called from
 // any goroutine.
 //
-// The simple calls Send, Recv, Write and Read block until their work is done.
+// The simple calls Send, Recv, RDMAWrite and RDMARead block until their work is done.
 // Work requests posted to the QP run beside them, in one order with them.
 //
 // One goroutine receives for as long as the peer may send; a second one runs
@@ -101,7 +101,7 @@ func (c *Config) takeQP() (lease, error) {
 	pd := c.PD
 	if pd == nil {
 		var err error
-		if pd, err = c.Device.AllocPD(); err != nil {
+		if pd, err = c.Device.NewPD(); err != nil {
 			return lease{}, err
 		}
 		l.ownPD = true
@@ -137,13 +137,13 @@ func (c *Conn) QP() *QP { return c.qp }
 // PD gives the connection's protection domain.
 func (c *Conn) PD() *PD { return c.qp.pd }
 
-// RegisterMR makes a region that the peer of this connection, and nobody else,
+// NewMR makes a region that the peer of this connection, and nobody else,
 // reaches, and that it may invalidate. Close it when it is not needed any more,
 // at the latest when the connection has ended. After that it may fail, with
 // [net.ErrClosed].
-func (c *Conn) RegisterMR(buf []byte, access Access) (*MR, error) {
+func (c *Conn) NewMR(buf []byte, access Access) (*MR, error) {
 	// Rule: DDP-8.2-03
-	return c.qp.pd.RegisterMR(buf, access, &MROptions{QP: c.qp})
+	return c.qp.pd.NewMR(buf, access, &MROptions{QP: c.qp})
 }
 
 // NetConn gives the connection below, nil if there is none. Octets must not be

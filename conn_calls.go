@@ -38,7 +38,7 @@ type Message struct {
 // If ctx ends first, the connection is aborted, because p is in use, and the
 // error is ctx's. Not so while the call waits for room in a full send queue (see
 // Config.SendDepth): nothing is sent then, and the connection goes on. The same
-// holds for Write, Read and the other blocking calls.
+// holds for RDMAWrite, RDMARead and the other blocking calls.
 func (c *Conn) Send(ctx context.Context, p []byte) error {
 	return c.do(ctx, p, &SendWR{Op: OpSend})
 }
@@ -85,16 +85,16 @@ func (c *Conn) Recv(ctx context.Context, p []byte) (Message, error) {
 	return box.recv(ctx, p)
 }
 
-// Write writes p to the peer's memory and waits until the network has taken it.
+// RDMAWrite writes p to the peer's memory and waits until the network has taken it.
 // The peer sees the octets after the next message of this connection that it
 // receives.
-func (c *Conn) Write(ctx context.Context, p []byte, to RemoteBuffer) error {
+func (c *Conn) RDMAWrite(ctx context.Context, p []byte, to RemoteBuffer) error {
 	return c.do(ctx, p, &SendWR{Op: OpWrite, Remote: to})
 }
 
-// Read reads len(p) octets of the peer's memory into p and waits until they are
+// RDMARead reads len(p) octets of the peer's memory into p and waits until they are
 // there.
-func (c *Conn) Read(ctx context.Context, p []byte, from RemoteBuffer) error {
+func (c *Conn) RDMARead(ctx context.Context, p []byte, from RemoteBuffer) error {
 	return c.do(ctx, p, &SendWR{Op: OpRead, Remote: from})
 }
 

@@ -149,7 +149,7 @@ func TestCloseIsNotHeldByThePeer(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				c, p := serverOfPeer(t, &iwarp.Config{CloseTimeout: 5 * time.Second})
-				mr := must(c.RegisterMR(make([]byte, 64<<20), iwarp.RemoteRead))(t)
+				mr := must(c.NewMR(make([]byte, 64<<20), iwarp.RemoteRead))(t)
 				defer mr.Close()
 				p.Send(iwarptest.Write(1, 0, nil))
 				check(t, "SetDeadline", p.Conn.SetDeadline(time.Time{}))
@@ -295,7 +295,7 @@ func TestLogHandlerUsesTheConnection(t *testing.T) {
 // Shows: RDMAP-6.2.1-02
 func TestCulprit(t *testing.T) {
 	a, b := qpPair(t, nil, nil)
-	mr := must(b.PD().RegisterMR(make([]byte, 100), iwarp.RemoteRead, nil))(t)
+	mr := must(b.PD().NewMR(make([]byte, 100), iwarp.RemoteRead, nil))(t)
 	defer mr.Close()
 	check(t, "PostRecv", b.PostRecv(iwarp.RecvWR{ID: 1, SG: [][]byte{make([]byte, 10)}}, iwarp.RecvWR{ID: 2}))
 	good, bad := iwarp.SendWR{Op: iwarp.OpRead, SG: [][]byte{make([]byte, 10)}, Remote: mr.Remote()}, iwarp.SendWR{ID: 2, Op: iwarp.OpRead, SG: [][]byte{make([]byte, 10)}, Remote: remoteAt(mr, 95)}
@@ -322,7 +322,7 @@ func TestCulprit(t *testing.T) {
 func TestLengthError(t *testing.T) {
 	for _, shared := range []bool{false, true} {
 		d := newDevice(t, nil)
-		pd := must(d.AllocPD())(t)
+		pd := must(d.NewPD())(t)
 		cfg, post := &iwarp.QPConfig{}, func(...iwarp.RecvWR) error { return nil }
 		if shared {
 			srq := must(pd.NewSRQ(nil))(t)

@@ -41,14 +41,14 @@ func exerciseFrom(t *testing.T, a, b *iwarp.Conn) {
 
 	const size = 20_000
 	g := newGuarded(size)
-	mr := must(b.RegisterMR(g.mem, iwarp.RemoteRead|iwarp.RemoteWrite|iwarp.RemoteAtomic))(t)
+	mr := must(b.NewMR(g.mem, iwarp.RemoteRead|iwarp.RemoteWrite|iwarp.RemoteAtomic))(t)
 	defer mr.Close()
 	data := pattern(size)
-	check(t, "Write", a.Write(ctx, data, mr.Remote()))
-	check(t, "empty Write", a.Write(ctx, nil, iwarp.RemoteBuffer{}))
+	check(t, "Write", a.RDMAWrite(ctx, data, mr.Remote()))
+	check(t, "empty Write", a.RDMAWrite(ctx, nil, iwarp.RemoteBuffer{}))
 	back := make([]byte, size)
-	check(t, "Read", a.Read(ctx, back, mr.Remote()))
-	check(t, "empty Read", a.Read(ctx, nil, iwarp.RemoteBuffer{}))
+	check(t, "Read", a.RDMARead(ctx, back, mr.Remote()))
+	check(t, "empty Read", a.RDMARead(ctx, nil, iwarp.RemoteBuffer{}))
 	if !bytes.Equal(back, data) {
 		t.Fatal("the octets read are not the octets written")
 	}
@@ -224,7 +224,7 @@ func TestDepths(t *testing.T) {
 					t.Errorf("depths %v, want %v (client %+v, server %+v)", got, c.want, sa, sb)
 				}
 				if sa.ORD == 0 {
-					if err := a.Read(testContext(t), make([]byte, 1), iwarp.RemoteBuffer{}); !errors.Is(err, iwarp.ErrInvalidWR) {
+					if err := a.RDMARead(testContext(t), make([]byte, 1), iwarp.RemoteBuffer{}); !errors.Is(err, iwarp.ErrInvalidWR) {
 						t.Errorf("Read with ORD 0: %v", err)
 					}
 					return
@@ -365,10 +365,10 @@ func TestFPDUMax(t *testing.T) {
 		for _, size := range []int{0, 132, 1000, 64776} {
 			x, y := pipe(nil)
 			a, b := startOn(t, x, y, &iwarp.Config{FPDUMax: size}, nil)
-			mr := must(b.RegisterMR(make([]byte, 1<<17), iwarp.RemoteWrite|iwarp.RemoteRead))(t)
+			mr := must(b.NewMR(make([]byte, 1<<17), iwarp.RemoteWrite|iwarp.RemoteRead))(t)
 			data := pattern(1 << 17)
-			check(t, "Write", a.Write(testContext(t), data, mr.Remote()))
-			check(t, "Read", a.Read(testContext(t), make([]byte, 1<<17), mr.Remote()))
+			check(t, "Write", a.RDMAWrite(testContext(t), data, mr.Remote()))
+			check(t, "Read", a.RDMARead(testContext(t), make([]byte, 1<<17), mr.Remote()))
 			if !bytes.Equal(mr.Bytes(), data) {
 				t.Fatalf("FPDUMax %d: octets differ", size)
 			}

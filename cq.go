@@ -149,12 +149,12 @@ func (q *CQ) Arm(solicitedOnly bool) {
 func (q *CQ) Events() <-chan struct{} { return q.events }
 
 // Close releases the queue. Work requests that are still posted complete into
-// nothing.
-func (q *CQ) Close() {
+// nothing. It is idempotent, and its error is nil.
+func (q *CQ) Close() error {
 	q.mu.Lock()
 	if q.closed.Swap(true) {
 		q.mu.Unlock()
-		return
+		return nil
 	}
 	asleep, idle := q.waiters.close()
 	q.mu.Unlock()
@@ -167,6 +167,7 @@ func (q *CQ) Close() {
 	m := &q.tenant.dev.manager
 	m.give(resCQ, 1, &q.tenant.acct, nil)
 	m.give(resEntries, int64(q.depth), &q.tenant.acct, nil)
+	return nil
 }
 
 // reserve sets n entries aside.

@@ -22,7 +22,7 @@ func TestCQFull(t *testing.T) {
 	if cq.Depth() != 4 {
 		t.Errorf("depth %d", cq.Depth())
 	}
-	pd := must(d.AllocPD())(t)
+	pd := must(d.NewPD())(t)
 	a := must(pd.NewQP(&iwarp.QPConfig{SendCQ: cq, RecvCQ: cq}))(t)
 	other := must(pd.NewQP(nil))(t)
 	tcpPair(t, &iwarp.Config{QP: a}, nil)

@@ -24,7 +24,7 @@ func TestCRCIsInvisible(t *testing.T) {
 		if st := a.Conn().ConnectionState(); st.CRC != crc {
 			t.Fatalf("the CRC is %t, want %t", st.CRC, crc)
 		}
-		mr := must(b.PD().RegisterMR(make([]byte, 100_000), iwarp.RemoteRead|iwarp.RemoteWrite|iwarp.RemoteAtomic, &iwarp.MROptions{QP: b}))(t)
+		mr := must(b.PD().NewMR(make([]byte, 100_000), iwarp.RemoteRead|iwarp.RemoteWrite|iwarp.RemoteAtomic, &iwarp.MROptions{QP: b}))(t)
 		window := mr.Remote()
 		check(t, "PostRecv", b.PostRecv(iwarp.RecvWR{ID: 1, SG: [][]byte{make([]byte, 100)}}, iwarp.RecvWR{ID: 2}, iwarp.RecvWR{ID: 3}))
 		sink := make([]byte, 70_000)

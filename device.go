@@ -40,7 +40,7 @@ type DeviceConfig struct {
 	// program may give a peer these rights on this memory (RFC 5041 section 8.3.2).
 	// In Go, whoever has a slice may use it; this is for slices that come from
 	// elsewhere, such as read-only mappings, on which a peer with RemoteWrite would
-	// lose its connection. Its error is RegisterMR's.
+	// lose its connection. Its error is NewMR's.
 	Authorize func(pd *PD, buf []byte, access Access) error
 
 	// Logger receives the events of all connections of the device that have no
@@ -210,10 +210,10 @@ type PD struct {
 	done   atomic.Bool
 }
 
-// AllocPD makes a protection domain.
-func (d *Device) AllocPD() (*PD, error) { return d.allocPD(d.own) }
+// NewPD makes a protection domain.
+func (d *Device) NewPD() (*PD, error) { return d.newPD(d.own) }
 
-func (d *Device) allocPD(t *Tenant) (*PD, error) {
+func (d *Device) newPD(t *Tenant) (*PD, error) {
 	if err := d.manager.take(resPD, 1, &t.acct, nil); err != nil {
 		return nil, err
 	}

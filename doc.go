@@ -17,7 +17,7 @@
 //
 // [Dial] and [Listen] work as in package net; [Client] and [Server] put iWARP on a
 // connection that the program has already (TLS, a unix socket). The simple calls
-// of a [Conn] are [Conn.Send], [Conn.Recv], [Conn.Write] and [Conn.Read]:
+// of a [Conn] are [Conn.Send], [Conn.Recv], [Conn.RDMAWrite] and [Conn.RDMARead]:
 //
 //	ln, err := iwarp.Listen("tcp", "127.0.0.1:0", nil)
 //	...
@@ -28,14 +28,14 @@
 // To let the peer reach memory, register it and tell the peer its STag, Tagged Offset
 // and length, in a Send for example:
 //
-//	mr, err := c.RegisterMR(buf, iwarp.RemoteWrite)
+//	mr, err := c.NewMR(buf, iwarp.RemoteWrite)
 //	...
 //	ad, err := mr.Remote().MarshalBinary()
 //	...
 //	err = c.Send(ctx, ad)
 //
 // The peer makes a [RemoteBuffer] of the message with UnmarshalBinary, and passes it,
-// or a Slice of it, to its Write and Read.
+// or a Slice of it, to its RDMAWrite and RDMARead.
 //
 // # Verbs
 //

@@ -2,6 +2,8 @@ package iwarp_test
 
 import (
 	"os"
+	"os/exec"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -16,7 +18,7 @@ func TestReportsNameTests(t *testing.T) {
 	check(t, "docs/reports.md", err)
 	known := map[string]bool{}
 	decl := regexp.MustCompile(`(?m)^func ((?:Test|Fuzz|Example)\w*)\(`)
-	for _, dir := range []string{".", "mpa", "ddp", "rdmap", "capture", "iwarptest", "protocol", "cmd/iwarp/internal/cli", "internal/vectors"} {
+	for _, dir := range []string{".", "mpa", "ddp", "rdmap", "capture", "iwarptest", "protocol", "cmd/iwarp/internal/cli", "cmd/iwarp/internal/inspect/analysis", "internal/vectors"} {
 		files, err := os.ReadDir(dir)
 		check(t, dir, err)
 		for _, f := range files {
@@ -28,7 +30,7 @@ func TestReportsNameTests(t *testing.T) {
 			for _, m := range decl.FindAllSubmatch(src, -1) {
 				name := string(m[1])
 				if dir != "." {
-					name = dir + "." + name
+					name = filepath.Base(dir) + "." + name
 				}
 				known[name] = true
 			}
@@ -49,5 +51,25 @@ func TestReportsNameTests(t *testing.T) {
 	}
 	if entries != 65 {
 		t.Errorf("%d entries, want 65", entries)
+	}
+}
+
+// README's program runs as it stands there, in a checkout.
+func TestReadmeProgram(t *testing.T) {
+	doc, err := os.ReadFile("README.md")
+	if os.IsNotExist(err) {
+		t.Skip("the module without its documents")
+	}
+	check(t, "README.md", err)
+	_, rest, _ := strings.Cut(string(doc), "```go\n")
+	program, _, ok := strings.Cut(rest, "```\n")
+	if !ok {
+		t.Fatal("README.md has no program")
+	}
+	file := filepath.Join(t.TempDir(), "main.go")
+	check(t, file, os.WriteFile(file, []byte(program), 0o600))
+	out, err := exec.CommandContext(t.Context(), "go", "run", file).CombinedOutput()
+	if err != nil || string(out) != "hello\n" {
+		t.Errorf("go run: %v\n%s", err, out)
 	}
 }

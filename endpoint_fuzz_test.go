@@ -82,7 +82,7 @@ func fuzzEndpoint(t *testing.T, data []byte) {
 		v.c, v.p = serverOn(t, x, y, cfg)
 	}
 	all := iwarp.RemoteRead | iwarp.RemoteWrite | iwarp.RemoteAtomic
-	v.mrs = append(v.mrs, must(v.c.RegisterMR(v.rw.mem, all))(t), must(v.c.RegisterMR(v.ro.mem, iwarp.RemoteRead))(t), must(v.c.PD().RegisterMR(nil, all, nil))(t))
+	v.mrs = append(v.mrs, must(v.c.NewMR(v.rw.mem, all))(t), must(v.c.NewMR(v.ro.mem, iwarp.RemoteRead))(t), must(v.c.PD().NewMR(nil, all, nil))(t))
 	var readers sync.WaitGroup
 	readers.Go(v.read)
 	received := make(chan int, 1)

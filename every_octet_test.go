@@ -77,9 +77,9 @@ func endAt(t *testing.T, at int, server, reset, markers bool) (all int) {
 	c := r.c
 	defer c.Abort()
 	g := newGuarded(64)
-	mr := must(c.RegisterMR(g.mem, iwarp.RemoteWrite|iwarp.RemoteRead))(t)
+	mr := must(c.NewMR(g.mem, iwarp.RemoteWrite|iwarp.RemoteRead))(t)
 	defer mr.Close()
-	gone := must(c.RegisterMR(make([]byte, 1), iwarp.RemoteRead))(t)
+	gone := must(c.NewMR(make([]byte, 1), iwarp.RemoteRead))(t)
 	defer gone.Close()
 	check(t, "PostSend", c.QP().PostSend(iwarp.SendWR{Op: iwarp.OpSend}))
 

@@ -45,7 +45,7 @@ func ExamplePD_NewSRQ() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	pd, _ := dev.AllocPD()
+	pd, _ := dev.NewPD()
 	srq, _ := pd.NewSRQ(&iwarp.SRQConfig{Depth: 16, MaxShare: 8})
 	cq, _ := dev.NewCQ(64)
 	bufs := make([][]byte, 16)
@@ -81,18 +81,18 @@ func ExamplePD_NewSRQ() {
 }
 
 // A window lets the peer reach a part of a region for one exchange.
-func ExampleQP_AllocMW() {
+func ExampleQP_NewMW() {
 	ctx := context.Background()
 	dev, err := iwarp.NewDevice(nil)
 	if err != nil {
 		log.Fatal(err)
 	}
-	pd, _ := dev.AllocPD()
+	pd, _ := dev.NewPD()
 	qp, _ := pd.NewQP(nil)
 	client, server := connected(nil, &iwarp.Config{QP: qp})
-	mr, _ := pd.RegisterMR(make([]byte, 4096), 0, nil) // no right to anybody
+	mr, _ := pd.NewMR(make([]byte, 4096), 0, nil) // no right to anybody
 	defer mr.Close()
-	mw, _ := qp.AllocMW()
+	mw, _ := qp.NewMW()
 	defer mw.Close()
 
 	err = qp.PostSend(iwarp.SendWR{Op: iwarp.OpBind, Bind: &iwarp.Bind{
@@ -106,12 +106,12 @@ func ExampleQP_AllocMW() {
 		log.Fatal(err, done[0].Err)
 	}
 	// The STag would go to the client in a Send; here both ends are one program.
-	if err := client.Write(ctx, []byte("in the window"), mw.Remote()); err != nil {
+	if err := client.RDMAWrite(ctx, []byte("in the window"), mw.Remote()); err != nil {
 		log.Fatal(err)
 	}
 	// A Read of the same connection comes after the Write; the window does not allow
 	// it, and the server says so.
-	err = client.Read(ctx, make([]byte, 4), mw.Remote())
+	err = client.RDMARead(ctx, make([]byte, 4), mw.Remote())
 	var perr *iwarp.ProtocolError
 	if errors.As(err, &perr) {
 		fmt.Println(perr.Code)
@@ -127,7 +127,7 @@ func ExampleQP_AllocMW() {
 func ExampleConn_FetchAdd() {
 	ctx := context.Background()
 	client, server := connected(nil, nil)
-	mr, err := server.RegisterMR(make([]byte, 8), iwarp.RemoteAtomic)
+	mr, err := server.NewMR(make([]byte, 8), iwarp.RemoteAtomic)
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -212,9 +212,9 @@ func ExampleDevice_NewTenant() {
 	}
 	backup, _ := dev.NewTenant(iwarp.TenantConfig{Name: "backup", Max: iwarp.Quota{Octets: 1 << 30}})
 	_, _ = dev.NewTenant(iwarp.TenantConfig{Name: "orders", Reserve: iwarp.Quota{MRs: 7}})
-	pd, _ := backup.AllocPD()
+	pd, _ := backup.NewPD()
 	for range 4 {
-		if _, err := pd.RegisterMR(make([]byte, 4096), iwarp.RemoteWrite, nil); err != nil {
+		if _, err := pd.NewMR(make([]byte, 4096), iwarp.RemoteWrite, nil); err != nil {
 			fmt.Println(err)
 		}
 	}

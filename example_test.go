@@ -97,14 +97,14 @@ func closeTogether(a, b *iwarp.Conn) {
 }
 
 // The peer writes into memory of this program, and says so in a message.
-func ExampleConn_Write() {
+func ExampleConn_RDMAWrite() {
 	ctx := context.Background()
 	writer, reader := connect2(ctx)
 	defer closeTogether(writer, reader)
 
 	// The reader registers memory and tells the writer where it is.
 	memory := make([]byte, 32)
-	mr, err := reader.RegisterMR(memory, iwarp.RemoteWrite)
+	mr, err := reader.NewMR(memory, iwarp.RemoteWrite)
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -126,7 +126,7 @@ func ExampleConn_Write() {
 	if err := to.UnmarshalBinary(ad); err != nil {
 		log.Fatal(err)
 	}
-	if err := writer.Write(ctx, []byte("placed without a receive"), to); err != nil {
+	if err := writer.RDMAWrite(ctx, []byte("placed without a receive"), to); err != nil {
 		log.Fatal(err)
 	}
 	if err := writer.SendInvalidate(ctx, nil, to.STag); err != nil {
@@ -142,25 +142,25 @@ func ExampleConn_Write() {
 }
 
 // A part of the peer's memory is read, without the peer's doing.
-func ExampleConn_Read() {
+func ExampleConn_RDMARead() {
 	ctx := context.Background()
 	a, b := connect2(ctx)
 	defer closeTogether(a, b)
-	mr, err := b.RegisterMR([]byte("0123456789"), iwarp.RemoteRead)
+	mr, err := b.NewMR([]byte("0123456789"), iwarp.RemoteRead)
 	if err != nil {
 		log.Fatal(err)
 	}
 	defer mr.Close()
 
 	part := make([]byte, 4)
-	if err := a.Read(ctx, part, mr.Remote().Slice(3, 4)); err != nil { // mr.Remote() comes in a message, usually
+	if err := a.RDMARead(ctx, part, mr.Remote().Slice(3, 4)); err != nil { // mr.Remote() comes in a message, usually
 		log.Fatal(err)
 	}
 	fmt.Printf("%s\n", part)
 
 	// What the region does not allow ends the connection, with the reason.
-	if err := a.Write(ctx, []byte("x"), mr.Remote()); err == nil {
-		err = a.Read(ctx, part, mr.Remote())
+	if err := a.RDMAWrite(ctx, []byte("x"), mr.Remote()); err == nil {
+		err = a.RDMARead(ctx, part, mr.Remote())
 		var perr *iwarp.ProtocolError
 		fmt.Println(errors.As(err, &perr) && perr.Remote, perr.Code)
 	}
@@ -178,7 +178,7 @@ func ExampleQP() {
 		log.Fatal(err)
 	}
 	newQP := func() *iwarp.QP {
-		pd, err := dev.AllocPD()
+		pd, err := dev.NewPD()
 		if err != nil {
 			log.Fatal(err)
 		}

@@ -65,52 +65,52 @@ func TestTargetIsGone(t *testing.T) {
 		do   func(t *testing.T, a *iwarp.Conn, b *iwarp.QP, m *mapped) error
 	}{
 		{"Write", protocol.DDPLocalCatastrophic, func(t *testing.T, a *iwarp.Conn, b *iwarp.QP, m *mapped) error {
-			mr := must(b.PD().RegisterMR(m.mem, iwarp.RemoteWrite, nil))(t)
+			mr := must(b.PD().NewMR(m.mem, iwarp.RemoteWrite, nil))(t)
 			m.shorten(t, 0)
-			return errors.Join(a.Write(t.Context(), make([]byte, len(m.mem)), mr.Remote()), a.Read(t.Context(), nil, iwarp.RemoteBuffer{}))
+			return errors.Join(a.RDMAWrite(t.Context(), make([]byte, len(m.mem)), mr.Remote()), a.RDMARead(t.Context(), nil, iwarp.RemoteBuffer{}))
 		}},
 		{"Write, half of it", protocol.DDPLocalCatastrophic, func(t *testing.T, a *iwarp.Conn, b *iwarp.QP, m *mapped) error {
-			mr := must(b.PD().RegisterMR(m.mem, iwarp.RemoteWrite, &iwarp.MROptions{QP: b}))(t)
+			mr := must(b.PD().NewMR(m.mem, iwarp.RemoteWrite, &iwarp.MROptions{QP: b}))(t)
 			m.shorten(t, len(m.mem)/2)
 			if len(m.mem) < os.Getpagesize() {
 				m.shorten(t, 0)
 			}
-			return errors.Join(a.Write(t.Context(), make([]byte, len(m.mem)), mr.Remote()), a.Read(t.Context(), nil, iwarp.RemoteBuffer{}))
+			return errors.Join(a.RDMAWrite(t.Context(), make([]byte, len(m.mem)), mr.Remote()), a.RDMARead(t.Context(), nil, iwarp.RemoteBuffer{}))
 		}},
 		{"Write through a window", protocol.DDPLocalCatastrophic, func(t *testing.T, a *iwarp.Conn, b *iwarp.QP, m *mapped) error {
-			mr := must(b.PD().RegisterMR(m.mem, 0, nil))(t)
-			mw := must(b.AllocMW())(t)
+			mr := must(b.PD().NewMR(m.mem, 0, nil))(t)
+			mw := must(b.NewMW())(t)
 			post(t, b, iwarp.SendWR{Op: iwarp.OpBind, Bind: &iwarp.Bind{MW: mw, MR: mr, Length: uint64(len(m.mem)), Access: iwarp.RemoteWrite}})
 			m.shorten(t, 0)
-			return errors.Join(a.Write(t.Context(), make([]byte, len(m.mem)), mw.Remote()), a.Read(t.Context(), nil, iwarp.RemoteBuffer{}))
+			return errors.Join(a.RDMAWrite(t.Context(), make([]byte, len(m.mem)), mw.Remote()), a.RDMARead(t.Context(), nil, iwarp.RemoteBuffer{}))
 		}},
 		{"Write to protected memory", protocol.DDPLocalCatastrophic, func(t *testing.T, a *iwarp.Conn, b *iwarp.QP, m *mapped) error {
-			mr := must(b.PD().RegisterMR(m.mem, iwarp.RemoteWrite, nil))(t)
+			mr := must(b.PD().NewMR(m.mem, iwarp.RemoteWrite, nil))(t)
 			check(t, "Mprotect", unix.Mprotect(m.mem, unix.PROT_READ)) // SIGSEGV
-			return errors.Join(a.Write(t.Context(), make([]byte, len(m.mem)), mr.Remote()), a.Read(t.Context(), nil, iwarp.RemoteBuffer{}))
+			return errors.Join(a.RDMAWrite(t.Context(), make([]byte, len(m.mem)), mr.Remote()), a.RDMARead(t.Context(), nil, iwarp.RemoteBuffer{}))
 		}},
 		{"Read", protocol.RDMAPStreamCatastrophic, func(t *testing.T, a *iwarp.Conn, b *iwarp.QP, m *mapped) error {
-			mr := must(b.PD().RegisterMR(m.mem, iwarp.RemoteRead, nil))(t)
+			mr := must(b.PD().NewMR(m.mem, iwarp.RemoteRead, nil))(t)
 			m.shorten(t, 0)
-			return a.Read(t.Context(), make([]byte, len(m.mem)), mr.Remote())
+			return a.RDMARead(t.Context(), make([]byte, len(m.mem)), mr.Remote())
 		}},
 		{"Read, half of it", protocol.RDMAPStreamCatastrophic, func(t *testing.T, a *iwarp.Conn, b *iwarp.QP, m *mapped) error {
-			mr := must(b.PD().RegisterMR(m.mem, iwarp.RemoteRead, nil))(t)
+			mr := must(b.PD().NewMR(m.mem, iwarp.RemoteRead, nil))(t)
 			m.shorten(t, len(m.mem)/2)
 			if len(m.mem) < os.Getpagesize() {
 				m.shorten(t, 0)
 			}
-			return a.Read(t.Context(), make([]byte, len(m.mem)), mr.Remote())
+			return a.RDMARead(t.Context(), make([]byte, len(m.mem)), mr.Remote())
 		}},
 		{"atomic", protocol.RDMAPStreamCatastrophic, func(t *testing.T, a *iwarp.Conn, b *iwarp.QP, m *mapped) error {
-			mr := must(b.PD().RegisterMR(m.mem, iwarp.RemoteAtomic, nil))(t)
+			mr := must(b.PD().NewMR(m.mem, iwarp.RemoteAtomic, nil))(t)
 			m.shorten(t, 0)
 			return post(t, a.QP(), iwarp.SendWR{Op: iwarp.OpFetchAdd, Remote: remoteAt(mr, 8), Operand: 1}).Err
 		}},
 		{"Send", protocol.DDPLocalCatastrophic, func(t *testing.T, a *iwarp.Conn, b *iwarp.QP, m *mapped) error {
 			check(t, "PostRecv", b.PostRecv(iwarp.RecvWR{SG: [][]byte{m.mem}}))
 			m.shorten(t, 0)
-			err := errors.Join(a.Send(t.Context(), make([]byte, len(m.mem))), a.Read(t.Context(), nil, iwarp.RemoteBuffer{}))
+			err := errors.Join(a.Send(t.Context(), make([]byte, len(m.mem))), a.RDMARead(t.Context(), nil, iwarp.RemoteBuffer{}))
 			m.wantMissing(t, "the receive", collect(t, b.RecvCQ(), 1)[0].Err)
 			return err
 		}},
@@ -161,7 +161,7 @@ func faultPair(t *testing.T, kind string, ac, bc *iwarp.Config) (a, b *iwarp.Con
 	a = must(iwarp.NewConn(foreign{mpa.NewConn(x, mpa.Params{Initiator: true, CRC: true}, nil)}, state(true), ac))(t)
 	b = must(iwarp.NewConn(foreign{mpa.NewConn(y, mpa.Params{CRC: true}, nil)}, state(false), bc))(t)
 	t.Cleanup(func() { endBoth(a, b) })
-	check(t, "the first message", a.Read(t.Context(), nil, iwarp.RemoteBuffer{}))
+	check(t, "the first message", a.RDMARead(t.Context(), nil, iwarp.RemoteBuffer{}))
 	return a, b
 }
 
@@ -189,7 +189,7 @@ func TestSourceIsGone(t *testing.T) {
 						}
 						tt.cfg.RecvSize = size
 						a, b := faultPair(t, tt.kind, &tt.cfg, &tt.cfg)
-						mr := must(b.RegisterMR(make([]byte, size), iwarp.RemoteWrite|iwarp.RemoteRead))(t)
+						mr := must(b.NewMR(make([]byte, size), iwarp.RemoteWrite|iwarp.RemoteRead))(t)
 						m := newMapped(t, size)
 						if left < os.Getpagesize() {
 							left = 0

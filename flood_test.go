@@ -115,10 +115,10 @@ func TestStormOfRevocations(t *testing.T) {
 			for range rounds {
 				client, qp, mr, g := windowPair(t)
 				check(t, "SetAccess", mr.SetAccess(iwarp.RemoteWrite))
-				mw := must(qp.AllocMW())(t)
+				mw := must(qp.NewMW())(t)
 				post(t, qp, iwarp.SendWR{Op: iwarp.OpBind, Bind: &iwarp.Bind{MW: mw, MR: mr, Length: 4096, Access: iwarp.RemoteWrite}})
 				at := mw.Remote()
-				check(t, "Write", client.Write(testContext(t), pattern(4096), at))
+				check(t, "Write", client.RDMAWrite(testContext(t), pattern(4096), at))
 				var writer sync.WaitGroup
 				writer.Go(func() {
 					data := make([]byte, 4096)
@@ -126,7 +126,7 @@ func TestStormOfRevocations(t *testing.T) {
 						for j := range data {
 							data[j] = byte(i)
 						}
-						if client.Write(t.Context(), data, at) != nil {
+						if client.RDMAWrite(t.Context(), data, at) != nil {
 							return
 						}
 					}

@@ -68,9 +68,9 @@ func TestFPDUsOnLoopback(t *testing.T) {
 		want int
 	}{{iwarp.Config{}, 32 << 10}, {iwarp.Config{FPDUMax: 64776}, 64776}, {iwarp.Config{Align: mpa.AlignSegments}, 64776}} {
 		client, server := tcpPair(t, &tt.cfg, nil)
-		mr := must(server.RegisterMR(make([]byte, 1<<20), iwarp.RemoteWrite))(t)
+		mr := must(server.NewMR(make([]byte, 1<<20), iwarp.RemoteWrite))(t)
 		for range 4 { // TCP's segments grow with the first octets
-			check(t, "Write", client.Write(testContext(t), pattern(1<<20), mr.Remote()))
+			check(t, "Write", client.RDMAWrite(testContext(t), pattern(1<<20), mr.Remote()))
 		}
 		s := client.Stats()
 		if s.MPA.EMSS < 64000 {
@@ -94,9 +94,9 @@ func TestOverlappingWrites(t *testing.T) {
 		t.Skip("two peers that write to the same octets at once are a data race by design")
 	}
 	d := newDevice(t, nil)
-	pd := must(d.AllocPD())(t)
+	pd := must(d.NewPD())(t)
 	g := newGuarded(10_000)
-	mr := must(pd.RegisterMR(g.mem, iwarp.RemoteWrite|iwarp.RemoteRead, nil))(t)
+	mr := must(pd.NewMR(g.mem, iwarp.RemoteWrite|iwarp.RemoteRead, nil))(t)
 	defer mr.Close()
 	var wg sync.WaitGroup
 	for i := range byte(2) {
@@ -104,12 +104,12 @@ func TestOverlappingWrites(t *testing.T) {
 		wg.Go(func() {
 			for range 50 {
 				for _, c := range []byte{i + 1, i + 11} {
-					if err := a.Write(testContext(t), bytes.Repeat([]byte{c}, len(g.mem)), mr.Remote()); err != nil {
+					if err := a.RDMAWrite(testContext(t), bytes.Repeat([]byte{c}, len(g.mem)), mr.Remote()); err != nil {
 						t.Error(err)
 					}
 				}
 			}
-			if err := a.Read(testContext(t), make([]byte, 1), mr.Remote()); err != nil {
+			if err := a.RDMARead(testContext(t), make([]byte, 1), mr.Remote()); err != nil {
 				t.Error(err)
 			}
 		})

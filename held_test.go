@@ -170,7 +170,7 @@ func TestHeldIsGivenBack(t *testing.T) {
 				for range 10 {
 					check(t, "Send", client.Send(ctx, pattern(60000)))
 				}
-				check(t, "Write", client.Write(ctx, nil, iwarp.RemoteBuffer{}))
+				check(t, "Write", client.RDMAWrite(ctx, nil, iwarp.RemoteBuffer{}))
 				waitReceived(t, server, 12) // with the RTR
 				if d.Use().Held < 500<<10 {
 					t.Fatalf("%d octets held", d.Use().Held)

@@ -161,7 +161,7 @@ func newDevice(t testing.TB, cfg *iwarp.DeviceConfig) *iwarp.Device {
 // newQP makes a QP in a domain of its own.
 func newQP(t testing.TB, d *iwarp.Device, cfg *iwarp.QPConfig) *iwarp.QP {
 	t.Helper()
-	return must(must(d.AllocPD())(t).NewQP(cfg))(t)
+	return must(must(d.NewPD())(t).NewQP(cfg))(t)
 }
 
 // qpPair connects two QPs over loopback TCP.

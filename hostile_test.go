@@ -144,10 +144,10 @@ func (s setting) connect(t *testing.T, server bool) *victim {
 		v.c, v.p = s.client(t, cfg)
 	}
 	qp := v.c.QP()
-	v.mr = must(v.c.PD().RegisterMR(v.g.mem, iwarp.RemoteRead|iwarp.RemoteWrite|iwarp.RemoteAtomic, &iwarp.MROptions{QP: qp, Base: 1000}))(t)
-	v.ro = must(v.c.RegisterMR(make([]byte, 100), iwarp.RemoteRead))(t)
-	v.wo = must(v.c.RegisterMR(make([]byte, 100), iwarp.RemoteWrite))(t)
-	gone := must(v.c.RegisterMR(make([]byte, 100), iwarp.RemoteRead|iwarp.RemoteWrite))(t)
+	v.mr = must(v.c.PD().NewMR(v.g.mem, iwarp.RemoteRead|iwarp.RemoteWrite|iwarp.RemoteAtomic, &iwarp.MROptions{QP: qp, Base: 1000}))(t)
+	v.ro = must(v.c.NewMR(make([]byte, 100), iwarp.RemoteRead))(t)
+	v.wo = must(v.c.NewMR(make([]byte, 100), iwarp.RemoteWrite))(t)
+	gone := must(v.c.NewMR(make([]byte, 100), iwarp.RemoteRead|iwarp.RemoteWrite))(t)
 	v.gone = uint32(gone.STag())
 	gone.Close()
 	v.p.Send(iwarptest.Send(1, []byte("a good message")))
@@ -375,7 +375,7 @@ func TestHostileReads(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		x, y := pipe(&iwarptest.PipeConfig{Window: 1 << 10})
 		v, p := serverOn(t, x, y, &iwarp.Config{IRD: 2})
-		mr := must(v.RegisterMR(make([]byte, 100_000), iwarp.RemoteRead))(t)
+		mr := must(v.NewMR(make([]byte, 100_000), iwarp.RemoteRead))(t)
 		for i := range uint32(5) {
 			p.Send(iwarptest.ReadRequest(i+1, 1, 0, 100_000, uint32(mr.STag()), 0))
 		}
@@ -400,7 +400,7 @@ func TestHostileReadsTCP(t *testing.T) {
 	overTCP(t, func(t *testing.T, s setting) {
 		const n = 32 << 20
 		v, p := s.server(t, &iwarp.Config{IRD: 2})
-		mr := must(v.RegisterMR(make([]byte, n), iwarp.RemoteRead))(t)
+		mr := must(v.NewMR(make([]byte, n), iwarp.RemoteRead))(t)
 		defer mr.Close()
 		for i := range uint32(5) {
 			p.Send(iwarptest.ReadRequest(i+1, 1, 0, n, uint32(mr.STag()), 0))
@@ -418,7 +418,7 @@ func TestEachTerminate(t *testing.T) {
 	for _, code := range protocol.Codes() {
 		inEachSetting(t, func(t *testing.T, s setting) {
 			v, p := s.client(t, nil)
-			check(t, "Write", v.Write(testContext(t), []byte("octets"), iwarp.RemoteBuffer{STag: 0x1234500, TO: 77}))
+			check(t, "Write", v.RDMAWrite(testContext(t), []byte("octets"), iwarp.RemoteBuffer{STag: 0x1234500, TO: 77}))
 			write := p.Frame("the Write")
 			p.Send(iwarptest.Terminate(uint16(code), write))
 			p.WantEOF("no Terminate answers a Terminate")

@@ -23,7 +23,7 @@ func TestNothingIsSharedByDefault(t *testing.T) {
 	for _, c := range []*iwarp.Conn{b1, b2} {
 		queues[c.QP().SendCQ()], queues[c.QP().RecvCQ()] = true, true
 	}
-	pd := must(d.AllocPD())(t)
+	pd := must(d.NewPD())(t)
 	for range 2 {
 		qp := must(pd.NewQP(nil))(t)
 		queues[qp.SendCQ()], queues[qp.RecvCQ()] = true, true
@@ -32,9 +32,9 @@ func TestNothingIsSharedByDefault(t *testing.T) {
 		t.Errorf("%d completion queues for 4 QPs", len(queues))
 	}
 	// Even the STag of the other connection's whole domain.
-	mr := must(b2.PD().RegisterMR(make([]byte, 8), iwarp.RemoteRead, nil))(t)
+	mr := must(b2.PD().NewMR(make([]byte, 8), iwarp.RemoteRead, nil))(t)
 	defer mr.Close()
-	wantCode(t, a1.Read(testContext(t), make([]byte, 8), mr.Remote()), protocol.RDMAPSTagNotAssociated, true)
+	wantCode(t, a1.RDMARead(testContext(t), make([]byte, 8), mr.Remote()), protocol.RDMAPSTagNotAssociated, true)
 	if _, err := ddp.NewTable(0).Register(ddp.RegionConfig{Buf: make([]byte, 8)}); !errors.Is(err, ddp.ErrNoPD) {
 		t.Errorf("an STag of no domain: %v", err)
 	}
@@ -49,15 +49,15 @@ func TestTenantsApart(t *testing.T) {
 	reserve := iwarp.Quota{PDs: 2, QPs: 2, CQs: 4, MRs: 2, Entries: 2000, Octets: 1000}
 	greedy := must(d.NewTenant(iwarp.TenantConfig{Name: "greedy"}))(t)
 	modest := must(d.NewTenant(iwarp.TenantConfig{Name: "modest", Reserve: reserve}))(t)
-	pd := must(greedy.AllocPD())(t)
+	pd := must(greedy.NewPD())(t)
 	theirs := must(greedy.NewCQ(10))(t)
 	for name, take := range map[string]func() error{
-		"PD": func() error { _, err := greedy.AllocPD(); return err },
+		"PD": func() error { _, err := greedy.NewPD(); return err },
 		"QP": func() error { _, err := pd.NewQP(&iwarp.QPConfig{SendDepth: 1, RecvDepth: 1}); return err },
 		"CQ": func() error { _, err := greedy.NewCQ(1); return err },
-		"MR": func() error { _, err := pd.RegisterMR(make([]byte, 1), 0, nil); return err },
+		"MR": func() error { _, err := pd.NewMR(make([]byte, 1), 0, nil); return err },
 		"octets": func() error {
-			mr, err := pd.RegisterMR(make([]byte, 9500), 0, nil)
+			mr, err := pd.NewMR(make([]byte, 9500), 0, nil)
 			if err == nil {
 				mr.Close()
 			}
@@ -77,13 +77,13 @@ func TestTenantsApart(t *testing.T) {
 		}
 	}
 	// All that the other was promised is there still.
-	mine := must(modest.AllocPD())(t)
-	must(modest.AllocPD())(t)
+	mine := must(modest.NewPD())(t)
+	must(modest.NewPD())(t)
 	qp := must(mine.NewQP(&iwarp.QPConfig{SendDepth: 100, RecvDepth: 100}))(t)
 	must(mine.NewQP(&iwarp.QPConfig{SendDepth: 100, RecvDepth: 100}))(t)
-	must(mine.RegisterMR(make([]byte, 1000), iwarp.RemoteRead, &iwarp.MROptions{QP: qp}))(t)
+	must(mine.NewMR(make([]byte, 1000), iwarp.RemoteRead, &iwarp.MROptions{QP: qp}))(t)
 	// And nothing of it is for others to use.
-	if _, err := pd.RegisterMR(nil, 0, &iwarp.MROptions{QP: qp}); err == nil {
+	if _, err := pd.NewMR(nil, 0, &iwarp.MROptions{QP: qp}); err == nil {
 		t.Error("a region bound to a QP of another tenant")
 	}
 	if _, err := mine.NewQP(&iwarp.QPConfig{SendCQ: theirs}); !errors.Is(err, iwarp.ErrInvalidWR) && err == nil {

@@ -38,7 +38,7 @@ func childWrites() error {
 	}
 	to := iwarp.RemoteBuffer{STag: iwarp.STag(binary.BigEndian.Uint32(b[:])), TO: binary.BigEndian.Uint64(b[4:])}
 	for i := 0; ; i++ {
-		if err := c.Write(ctx, make([]byte, killSize), to); err != nil {
+		if err := c.RDMAWrite(ctx, make([]byte, killSize), to); err != nil {
 			return err
 		}
 		if i == 10 {
@@ -62,7 +62,7 @@ func TestKilledPeer(t *testing.T) {
 	check(t, "start the child", cmd.Start())
 	c := must(ln.Accept(testContext(t)))(t)
 	defer c.Abort()
-	mr := must(c.RegisterMR(make([]byte, killSize), iwarp.RemoteWrite))(t)
+	mr := must(c.NewMR(make([]byte, killSize), iwarp.RemoteWrite))(t)
 	defer mr.Close()
 	b := binary.BigEndian.AppendUint32(nil, uint32(mr.STag()))
 	check(t, "Send", c.Send(testContext(t), binary.BigEndian.AppendUint64(b, mr.Remote().TO)))

@@ -34,26 +34,26 @@ func TestRegionAbove4GiB(t *testing.T) {
 	off := uint64(4<<30 + 1) // no constant: it must compile where an int has 32 bits
 	mem := sparse(t, size, syscall.PROT_READ|syscall.PROT_WRITE)
 	a, b := tcpPair(t, nil, nil)
-	mr := must(b.RegisterMR(mem, iwarp.RemoteRead|iwarp.RemoteWrite|iwarp.RemoteAtomic))(t)
+	mr := must(b.NewMR(mem, iwarp.RemoteRead|iwarp.RemoteWrite|iwarp.RemoteAtomic))(t)
 	defer mr.Close()
 	ctx := testContext(t)
 	data := pattern(100_000)
-	check(t, "Write", a.Write(ctx, data, remoteAt(mr, off)))
+	check(t, "Write", a.RDMAWrite(ctx, data, remoteAt(mr, off)))
 	back := make([]byte, len(data))
-	check(t, "Read", a.Read(ctx, back, remoteAt(mr, off)))
+	check(t, "Read", a.RDMARead(ctx, back, remoteAt(mr, off)))
 	if !bytes.Equal(back, data) || !bytes.Equal(mem[off:off+uint64(len(data))], data) || mem[off-1] != 0 || mem[1] != 0 {
 		t.Error("the octets are not where they should be")
 	}
 	if v, err := a.FetchAdd(ctx, remoteAt(mr, size-8), 3); err != nil || v != 0 {
 		t.Errorf("FetchAdd: %d, %v", v, err)
 	}
-	check(t, "Write of the last octet", a.Write(ctx, []byte{9}, remoteAt(mr, size-1)))
-	check(t, "Read", a.Read(ctx, back[:1], remoteAt(mr, size-1)))
+	check(t, "Write of the last octet", a.RDMAWrite(ctx, []byte{9}, remoteAt(mr, size-1)))
+	check(t, "Read", a.RDMARead(ctx, back[:1], remoteAt(mr, size-1)))
 	if back[0] != 9 {
 		t.Errorf("last octet %d", back[0])
 	}
-	check(t, "Write", a.Write(ctx, []byte{9, 9}, remoteAt(mr, size-1)))
-	if err := a.Read(ctx, back[:1], mr.Remote()); err == nil {
+	check(t, "Write", a.RDMAWrite(ctx, []byte{9, 9}, remoteAt(mr, size-1)))
+	if err := a.RDMARead(ctx, back[:1], mr.Remote()); err == nil {
 		t.Error("a Write across the end of the region succeeds")
 	}
 }
@@ -69,7 +69,7 @@ func TestWriteOfOneGiB(t *testing.T) {
 	src := sparse(t, size, syscall.PROT_READ)
 	dst := sparse(t, size, syscall.PROT_READ|syscall.PROT_WRITE)
 	a, b := tcpPair(t, nil, nil)
-	mr := must(b.RegisterMR(dst, iwarp.RemoteWrite))(t)
+	mr := must(b.NewMR(dst, iwarp.RemoteWrite))(t)
 	defer mr.Close()
 	var peak atomic.Uint64
 	stop, stopped := make(chan struct{}), make(chan struct{})
@@ -95,8 +95,8 @@ func TestWriteOfOneGiB(t *testing.T) {
 		}
 	}()
 	before := footprintNow().heap
-	check(t, "Write", a.Write(testContext(t), src, mr.Remote()))
-	check(t, "the Read behind it", a.Read(testContext(t), nil, iwarp.RemoteBuffer{}))
+	check(t, "Write", a.RDMAWrite(testContext(t), src, mr.Remote()))
+	check(t, "the Read behind it", a.RDMARead(testContext(t), nil, iwarp.RemoteBuffer{}))
 	close(stop)
 	<-stopped
 	if grown := int64(peak.Load()) - int64(before); grown > 16<<20 {
@@ -112,7 +112,7 @@ func TestWriteOfOneGiB(t *testing.T) {
 func TestMessageTooLong(t *testing.T) {
 	mem := sparse(t, 4<<30, syscall.PROT_READ)
 	a, _ := tcpPair(t, nil, nil)
-	err := a.Write(testContext(t), mem, iwarp.RemoteBuffer{})
+	err := a.RDMAWrite(testContext(t), mem, iwarp.RemoteBuffer{})
 	wantWords(t, err, "4294967296", "2^32")
 	if a.Err() != nil {
 		t.Errorf("the connection has ended: %v", a.Err())

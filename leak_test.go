@@ -56,9 +56,9 @@ func TestThousandConnections(t *testing.T) {
 		r := <-got
 		check(t, "Accept", r.err)
 		b := r.c
-		mr := must(b.RegisterMR(make([]byte, 4096), iwarp.RemoteRead|iwarp.RemoteWrite))(t)
-		check(t, "Write", a.Write(t.Context(), make([]byte, 4096), mr.Remote()))
-		check(t, "Read", a.Read(t.Context(), make([]byte, 4096), mr.Remote()))
+		mr := must(b.NewMR(make([]byte, 4096), iwarp.RemoteRead|iwarp.RemoteWrite))(t)
+		check(t, "Write", a.RDMAWrite(t.Context(), make([]byte, 4096), mr.Remote()))
+		check(t, "Read", a.RDMARead(t.Context(), make([]byte, 4096), mr.Remote()))
 		check(t, "Send", a.Send(t.Context(), []byte("x")))
 		if m, err := b.Recv(t.Context(), make([]byte, 1)); err != nil || m.Length != 1 {
 			t.Fatal(m, err)
@@ -153,7 +153,7 @@ func TestRegionOutlivesConnection(t *testing.T) {
 	d := newDevice(t, nil)
 	x, y := pipe(nil)
 	a, b := startOn(t, x, y, nil, &iwarp.Config{Device: d})
-	mr := must(b.RegisterMR(make([]byte, 1), iwarp.RemoteRead))(t)
+	mr := must(b.NewMR(make([]byte, 1), iwarp.RemoteRead))(t)
 	closeBoth(t, a, b)
 	if u := d.Use(); u.PDs != 1 || u.QPs != 0 || u.MRs != 1 {
 		t.Errorf("after the connection: %+v", u)

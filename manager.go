@@ -169,7 +169,7 @@ type TenantConfig struct {
 
 // Tenant is one of several users of a device that do not trust each other. Its
 // protection domains and completion queues, and all that is made in them, count
-// against its quota. Device.AllocPD and Device.NewCQ belong to a tenant without
+// against its quota. Device.NewPD and Device.NewCQ belong to a tenant without
 // quota, which the device has from the start.
 type Tenant struct {
 	dev  *Device
@@ -216,8 +216,8 @@ func (t *Tenant) Close() error {
 // Use tells what the tenant uses.
 func (t *Tenant) Use() Quota { return t.dev.manager.use(&t.acct) }
 
-// AllocPD makes a protection domain of the tenant's.
-func (t *Tenant) AllocPD() (*PD, error) { return t.dev.allocPD(t) }
+// NewPD makes a protection domain of the tenant's.
+func (t *Tenant) NewPD() (*PD, error) { return t.dev.newPD(t) }
 
 // NewCQ makes a completion queue of the tenant's: see [Device.NewCQ].
 func (t *Tenant) NewCQ(depth int) (*CQ, error) { return t.dev.newCQ(t, depth) }

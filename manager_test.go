@@ -27,10 +27,10 @@ func TestReserve(t *testing.T) {
 	if _, err := d.NewTenant(iwarp.TenantConfig{Name: "c", Reserve: iwarp.Quota{MRs: 4}}); !errors.Is(err, iwarp.ErrLimit) {
 		t.Errorf("a reserve that the device has not: %v", err)
 	}
-	pa, pb := must(a.AllocPD())(t), must(b.AllocPD())(t)
+	pa, pb := must(a.NewPD())(t), must(b.NewPD())(t)
 	greedy := 0
 	for {
-		if _, err := pa.RegisterMR(make([]byte, 8), 0, nil); err != nil {
+		if _, err := pa.NewMR(make([]byte, 8), 0, nil); err != nil {
 			wantLimit(t, err, "memory regions and windows", "device")
 			break
 		}
@@ -41,9 +41,9 @@ func TestReserve(t *testing.T) {
 	}
 	var mrs []*iwarp.MR
 	for range 3 {
-		mrs = append(mrs, must(pb.RegisterMR(make([]byte, 8), 0, nil))(t))
+		mrs = append(mrs, must(pb.NewMR(make([]byte, 8), 0, nil))(t))
 	}
-	if _, err := pb.RegisterMR(nil, 0, nil); err == nil {
+	if _, err := pb.NewMR(nil, 0, nil); err == nil {
 		t.Error("an eleventh region of ten")
 	}
 	if a.Use().MRs != 7 || b.Use().MRs != 3 || d.Use().MRs != 10 || pb.Use() != (iwarp.Quota{MRs: 3, Octets: 24}) {
@@ -58,7 +58,7 @@ func TestReserve(t *testing.T) {
 	check(t, "PD.Close", pb.Close())
 	check(t, "Tenant.Close", b.Close())
 	for range 3 { // b's reserve is free now
-		must(pa.RegisterMR(nil, 0, nil))(t)
+		must(pa.NewMR(nil, 0, nil))(t)
 	}
 }
 
@@ -66,20 +66,20 @@ func TestReserve(t *testing.T) {
 func TestQuota(t *testing.T) {
 	d := newDevice(t, &iwarp.DeviceConfig{MaxEntries: 5000, MaxOctets: 1 << 20})
 	tenant := must(d.NewTenant(iwarp.TenantConfig{Name: "t", Max: iwarp.Quota{PDs: 2, QPs: 3, CQs: 7, MRs: 5, Entries: 2000, Octets: 1000}}))(t)
-	pd := must(tenant.AllocPD())(t)
-	must(tenant.AllocPD())(t)
-	_, err := tenant.AllocPD()
+	pd := must(tenant.NewPD())(t)
+	must(tenant.NewPD())(t)
+	_, err := tenant.NewPD()
 	wantLimit(t, err, "protection domains", "tenant t")
-	_, err = pd.RegisterMR(make([]byte, 1001), 0, nil)
+	_, err = pd.NewMR(make([]byte, 1001), 0, nil)
 	wantLimit(t, err, "registered octets", "tenant t")
 	pd.SetQuota(iwarp.Quota{MRs: 1, Octets: 100})
-	_, err = pd.RegisterMR(make([]byte, 101), 0, nil)
+	_, err = pd.NewMR(make([]byte, 101), 0, nil)
 	wantLimit(t, err, "registered octets", "protection domain")
-	mr := must(pd.RegisterMR(make([]byte, 100), 0, nil))(t)
-	_, err = pd.RegisterMR(nil, 0, nil)
+	mr := must(pd.NewMR(make([]byte, 100), 0, nil))(t)
+	_, err = pd.NewMR(nil, 0, nil)
 	wantLimit(t, err, "memory regions and windows", "protection domain")
 	mr.Close()
-	must(pd.RegisterMR(nil, 0, nil))(t)
+	must(pd.NewMR(nil, 0, nil))(t)
 	_, err = tenant.NewCQ(2001)
 	wantLimit(t, err, "queue entries", "tenant t")
 	for range 3 {
@@ -102,12 +102,12 @@ func TestQuotaContention(t *testing.T) {
 	d := newDevice(t, &iwarp.DeviceConfig{MaxMR: 100, MaxOctets: 900})
 	var wg sync.WaitGroup
 	for range 8 {
-		pd := must(d.AllocPD())(t)
+		pd := must(d.NewPD())(t)
 		wg.Go(func() {
 			for range 300 {
 				var mrs []*iwarp.MR
 				for range 30 {
-					if mr, err := pd.RegisterMR(make([]byte, 10), 0, nil); err == nil {
+					if mr, err := pd.NewMR(make([]byte, 10), 0, nil); err == nil {
 						mrs = append(mrs, mr)
 					}
 				}
@@ -135,11 +135,11 @@ func TestAuthorize(t *testing.T) {
 		}
 		return nil
 	}})
-	pd := must(d.AllocPD())(t)
-	if _, err := pd.RegisterMR(make([]byte, 8), iwarp.RemoteWrite, nil); !errors.Is(err, denied) {
+	pd := must(d.NewPD())(t)
+	if _, err := pd.NewMR(make([]byte, 8), iwarp.RemoteWrite, nil); !errors.Is(err, denied) {
 		t.Errorf("refused rights: %v", err)
 	}
-	mr := must(pd.RegisterMR(make([]byte, 8), iwarp.RemoteRead, nil))(t)
+	mr := must(pd.NewMR(make([]byte, 8), iwarp.RemoteRead, nil))(t)
 	if asked != 2 || d.Use().MRs != 1 {
 		t.Errorf("asked %d times, %d regions", asked, d.Use().MRs)
 	}
@@ -150,7 +150,7 @@ func TestAuthorize(t *testing.T) {
 	check(t, "SetAccess", mr.SetAccess(0))
 	qp := must(pd.NewQP(nil))(t)
 	tcpPair(t, nil, &iwarp.Config{QP: qp})
-	mw := must(qp.AllocMW())(t)
+	mw := must(qp.NewMW())(t)
 	defer mw.Close()
 	if err := qp.PostSend(iwarp.SendWR{Op: iwarp.OpBind, Bind: &iwarp.Bind{MW: mw, MR: mr, Length: 8, Access: iwarp.RemoteWrite}}); !errors.Is(err, denied) {
 		t.Errorf("bind: %v", err)
@@ -162,15 +162,15 @@ func TestAuthorize(t *testing.T) {
 func TestClosedHolders(t *testing.T) {
 	d := newDevice(t, nil)
 	tenant := must(d.NewTenant(iwarp.TenantConfig{Name: "t"}))(t)
-	pd := must(tenant.AllocPD())(t)
+	pd := must(tenant.NewPD())(t)
 	check(t, "PD.Close", pd.Close())
 	check(t, "Tenant.Close", tenant.Close())
-	_, mr := pd.RegisterMR(nil, 0, nil)
+	_, mr := pd.NewMR(nil, 0, nil)
 	_, qp := pd.NewQP(nil)
 	_, srq := pd.NewSRQ(nil)
-	_, alloc := tenant.AllocPD()
+	_, alloc := tenant.NewPD()
 	_, cq := tenant.NewCQ(1)
-	for name, err := range map[string]error{"RegisterMR": mr, "NewQP": qp, "NewSRQ": srq, "AllocPD": alloc, "NewCQ": cq} {
+	for name, err := range map[string]error{"NewMR": mr, "NewQP": qp, "NewSRQ": srq, "NewPD": alloc, "NewCQ": cq} {
 		if !errors.Is(err, net.ErrClosed) {
 			t.Errorf("%s: %v", name, err)
 		}
@@ -185,7 +185,7 @@ func TestClosedHolders(t *testing.T) {
 func TestForeignQueues(t *testing.T) {
 	d := newDevice(t, nil)
 	tenant := must(d.NewTenant(iwarp.TenantConfig{Name: "t"}))(t)
-	pd, other := must(d.AllocPD())(t), must(tenant.AllocPD())(t)
+	pd, other := must(d.NewPD())(t), must(tenant.NewPD())(t)
 	cq := must(tenant.NewCQ(10))(t)
 	srq := must(other.NewSRQ(nil))(t)
 	for name, cfg := range map[string]*iwarp.QPConfig{"SendCQ": {SendCQ: cq}, "RecvCQ": {RecvCQ: cq}, "SRQ": {SRQ: srq}} {

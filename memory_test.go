@@ -18,14 +18,14 @@ import (
 // Shows: DDP-8.3.1-01, SEC-6.1.1-01
 func TestDomainNumbersDoNotWrap(t *testing.T) {
 	d := newDevice(t, nil)
-	old := must(d.AllocPD())(t)
-	mr := must(old.RegisterMR(make([]byte, 8), iwarp.RemoteRead, nil))(t)
+	old := must(d.NewPD())(t)
+	mr := must(old.NewMR(make([]byte, 8), iwarp.RemoteRead, nil))(t)
 	defer mr.Close()
 	d.SetLastPD(math.MaxUint32)
 	for range 2 { // one of them had the number 0 or 1 when there were 32 bits
-		pd := must(d.AllocPD())(t)
+		pd := must(d.NewPD())(t)
 		client, server := tcpPair(t, nil, &iwarp.Config{PD: pd})
-		if err := client.Read(testContext(t), make([]byte, 8), mr.Remote()); err == nil {
+		if err := client.RDMARead(testContext(t), make([]byte, 8), mr.Remote()); err == nil {
 			t.Errorf("a stranger has read another domain's region")
 		}
 		wantDone(t, server)
@@ -40,7 +40,7 @@ func TestEntriesCharged(t *testing.T) {
 	d := newDevice(t, &iwarp.DeviceConfig{MaxWR: 64})
 	entries := func(what string, want int64, f func(pd *iwarp.PD) func()) {
 		t.Helper()
-		pd := must(d.AllocPD())(t)
+		pd := must(d.NewPD())(t)
 		before := d.Use().Entries
 		end := f(pd)
 		if got := d.Use().Entries - before; got != want {
@@ -80,12 +80,12 @@ func TestEntriesCharged(t *testing.T) {
 // neither is left to guess.
 func TestAcceptWithoutResources(t *testing.T) {
 	d := newDevice(t, nil)
-	closed := must(d.AllocPD())(t)
+	closed := must(d.NewPD())(t)
 	check(t, "PD.Close", closed.Close())
-	full := must(d.AllocPD())(t)
+	full := must(d.NewPD())(t)
 	full.SetQuota(iwarp.Quota{QPs: 1})
 	held := must(full.NewQP(nil))(t)
-	used := must(must(d.AllocPD())(t).NewQP(nil))(t)
+	used := must(must(d.NewPD())(t).NewQP(nil))(t)
 	check(t, "QP.Close", used.Close())
 	for _, c := range []struct {
 		name string
@@ -147,7 +147,7 @@ func TestMemoryIsForgotten(t *testing.T) {
 			})
 			forgotten(t, "Write and Read", func() []weak.Pointer[byte] {
 				data, target := memory(40000), memory(40000)
-				mr := must(b.PD().RegisterMR(target, iwarp.RemoteRead|iwarp.RemoteWrite, nil))(t)
+				mr := must(b.PD().NewMR(target, iwarp.RemoteRead|iwarp.RemoteWrite, nil))(t)
 				send(t, a, iwarp.SendWR{Op: iwarp.OpWrite, SG: [][]byte{data}, Remote: mr.Remote()})
 				send(t, a, iwarp.SendWR{Op: iwarp.OpRead, SG: [][]byte{data}, Remote: mr.Remote()})
 				mr.Close()
@@ -163,9 +163,9 @@ func TestMemoryIsForgotten(t *testing.T) {
 			})
 			forgotten(t, "window", func() []weak.Pointer[byte] {
 				target := memory(40000)
-				mr := must(a.PD().RegisterMR(target, 0, nil))(t)
-				mw := must(a.AllocMW())(t)
-				t.Cleanup(mw.Close)
+				mr := must(a.PD().NewMR(target, 0, nil))(t)
+				mw := must(a.NewMW())(t)
+				t.Cleanup(func() { _ = mw.Close() })
 				send(t, a, iwarp.SendWR{Op: iwarp.OpBind, Bind: &iwarp.Bind{MW: mw, MR: mr, Length: 100}})
 				mr.Close()
 				return pointers(target)
@@ -173,7 +173,7 @@ func TestMemoryIsForgotten(t *testing.T) {
 			// What a connection had in hand when it failed is not kept by what is left of it.
 			forgotten(t, "failed connection", func() []weak.Pointer[byte] {
 				data, sink, buf, target := memory(8<<20), memory(100), memory(100), memory(64<<20)
-				mr := must(b.PD().RegisterMR(target, iwarp.RemoteRead, nil))(t)
+				mr := must(b.PD().NewMR(target, iwarp.RemoteRead, nil))(t)
 				postRecv(t, b, buf)
 				postRecv(t, a, buf)
 				check(t, "PostSend", a.PostSend(
@@ -222,8 +222,8 @@ func forgotten(t *testing.T, what string, f func() []weak.Pointer[byte]) {
 
 func qpPairOn(t *testing.T, kind string) (a, b *iwarp.QP) {
 	t.Helper()
-	a = must(must(newDevice(t, nil).AllocPD())(t).NewQP(nil))(t)
-	b = must(must(newDevice(t, nil).AllocPD())(t).NewQP(nil))(t)
+	a = must(must(newDevice(t, nil).NewPD())(t).NewQP(nil))(t)
+	b = must(must(newDevice(t, nil).NewPD())(t).NewQP(nil))(t)
 	x, y := netPair(t, kind)
 	startOn(t, x, y, &iwarp.Config{QP: a}, &iwarp.Config{QP: b})
 	return a, b

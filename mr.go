@@ -42,7 +42,7 @@ type MR struct {
 	done   atomic.Bool
 }
 
-// RegisterMR makes a region of buf with the rights access. The STag is
+// NewMR makes a region of buf with the rights access. The STag is
 // unpredictable. buf may come from mmap and may be larger than 4 GiB; it must
 // stay valid until Close. opts may be nil.
 //
@@ -50,7 +50,7 @@ type MR struct {
 // missing loses its connection (1/0/00 for a Write, 0/2/07 for a Read or an atomic),
 // and the process goes on. Do not unmap buf before Close: other memory may be mapped
 // in its place, and nobody would notice.
-func (p *PD) RegisterMR(buf []byte, access Access, opts *MROptions) (*MR, error) {
+func (p *PD) NewMR(buf []byte, access Access, opts *MROptions) (*MR, error) {
 	var o MROptions
 	if opts != nil {
 		o = *opts
@@ -141,13 +141,14 @@ func (m *MR) SetAccess(access Access) error {
 // STag is then unknown, and the windows bound to the region have ended.
 func (m *MR) Rekey(key uint8) STag { return m.region.Rekey(key) }
 
-// Close invalidates the region and gives it back. It is idempotent.
-func (m *MR) Close() {
+// Close invalidates the region and gives it back. It is idempotent, and its error is nil.
+func (m *MR) Close() error {
 	if m.done.Swap(true) {
-		return
+		return nil
 	}
 	m.region.Deregister()
 	m.pd.leave()
 	m.pd.give(resMR, 1)
 	m.pd.give(resOctets, int64(len(m.buf)))
+	return nil
 }

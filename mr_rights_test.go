@@ -36,7 +36,7 @@ func TestRights(t *testing.T) {
 					x, y := pipe(nil)
 					a, b := startOn(t, x, y, nil, nil)
 					g := newGuarded(64)
-					mr := must(b.RegisterMR(g.mem, access))(t)
+					mr := must(b.NewMR(g.mem, access))(t)
 					wr := iwarp.SendWR{Op: o.op, Remote: remoteAt(mr, 8), Operand: 1}
 					if o.op != iwarp.OpFetchAdd {
 						wr.SG = [][]byte{[]byte("12345678")}
@@ -81,12 +81,12 @@ func TestRegionChanges(t *testing.T) {
 			x, y := pipe(nil)
 			a, b := startOn(t, x, y, nil, nil)
 			g := newGuarded(64)
-			mr := must(b.RegisterMR(g.mem, iwarp.RemoteWrite))(t)
+			mr := must(b.NewMR(g.mem, iwarp.RemoteWrite))(t)
 			to := mr.Remote()
 			c.change(mr)
 			ctx := testContext(t)
-			check(t, "Write", a.Write(ctx, []byte("octets"), to))
-			err := a.Read(ctx, nil, iwarp.RemoteBuffer{})
+			check(t, "Write", a.RDMAWrite(ctx, []byte("octets"), to))
+			err := a.RDMARead(ctx, nil, iwarp.RemoteBuffer{})
 			if c.code == 0 {
 				check(t, "the Read behind it", err)
 				if string(g.mem[:6]) != "octets" {
@@ -109,19 +109,19 @@ func TestRegionAssociation(t *testing.T) {
 		region      func(t *testing.T, b *iwarp.QP) *iwarp.MR
 	}{
 		{"own stream", 0, 0, func(t *testing.T, b *iwarp.QP) *iwarp.MR {
-			return must(b.PD().RegisterMR(make([]byte, 8), iwarp.RemoteRead|iwarp.RemoteWrite, &iwarp.MROptions{QP: b}))(t)
+			return must(b.PD().NewMR(make([]byte, 8), iwarp.RemoteRead|iwarp.RemoteWrite, &iwarp.MROptions{QP: b}))(t)
 		}},
 		{"domain", 0, 0, func(t *testing.T, b *iwarp.QP) *iwarp.MR {
-			return must(b.PD().RegisterMR(make([]byte, 8), iwarp.RemoteRead|iwarp.RemoteWrite, nil))(t)
+			return must(b.PD().NewMR(make([]byte, 8), iwarp.RemoteRead|iwarp.RemoteWrite, nil))(t)
 		}},
 		{"another stream of the domain", protocol.DDPTaggedSTagNotAssociated, protocol.RDMAPSTagNotAssociated, func(t *testing.T, b *iwarp.QP) *iwarp.MR {
-			return must(b.PD().RegisterMR(make([]byte, 8), iwarp.RemoteRead|iwarp.RemoteWrite, &iwarp.MROptions{QP: must(b.PD().NewQP(nil))(t)}))(t)
+			return must(b.PD().NewMR(make([]byte, 8), iwarp.RemoteRead|iwarp.RemoteWrite, &iwarp.MROptions{QP: must(b.PD().NewQP(nil))(t)}))(t)
 		}},
 		{"another domain", protocol.DDPTaggedSTagNotAssociated, protocol.RDMAPSTagNotAssociated, func(t *testing.T, b *iwarp.QP) *iwarp.MR {
-			return must(must(b.PD().Device().AllocPD())(t).RegisterMR(make([]byte, 8), iwarp.RemoteRead|iwarp.RemoteWrite, nil))(t)
+			return must(must(b.PD().Device().NewPD())(t).NewMR(make([]byte, 8), iwarp.RemoteRead|iwarp.RemoteWrite, nil))(t)
 		}},
 		{"another device", protocol.DDPTaggedInvalidSTag, protocol.RDMAPInvalidSTag, func(t *testing.T, _ *iwarp.QP) *iwarp.MR {
-			return must(must(newDevice(t, nil).AllocPD())(t).RegisterMR(make([]byte, 8), iwarp.RemoteRead|iwarp.RemoteWrite, nil))(t)
+			return must(must(newDevice(t, nil).NewPD())(t).NewMR(make([]byte, 8), iwarp.RemoteRead|iwarp.RemoteWrite, nil))(t)
 		}},
 	} {
 		for _, op := range []iwarp.Op{iwarp.OpWrite, iwarp.OpRead} {
@@ -145,7 +145,7 @@ func TestRegionAssociation(t *testing.T) {
 	}
 	t.Run("invalidate a domain's region", func(t *testing.T) {
 		a, b := qpPair(t, nil, nil)
-		mr := must(b.PD().RegisterMR(make([]byte, 8), iwarp.RemoteRead, nil))(t)
+		mr := must(b.PD().NewMR(make([]byte, 8), iwarp.RemoteRead, nil))(t)
 		defer mr.Close()
 		check(t, "PostRecv", b.PostRecv(iwarp.RecvWR{}))
 		check(t, "PostSend", a.PostSend(iwarp.SendWR{Op: iwarp.OpSendInvalidate, Invalidate: mr.STag()}))
@@ -166,8 +166,8 @@ func TestInvalidateIsOnesOwn(t *testing.T) {
 	peer := newQP(t, d, nil)
 	tenant := must(d.NewTenant(iwarp.TenantConfig{Name: "other"}))(t)
 	region := func(pd *iwarp.PD, qp *iwarp.QP) *iwarp.MR {
-		mr := must(pd.RegisterMR(make([]byte, 8), iwarp.RemoteWrite, &iwarp.MROptions{QP: qp}))(t)
-		t.Cleanup(mr.Close)
+		mr := must(pd.NewMR(make([]byte, 8), iwarp.RemoteWrite, &iwarp.MROptions{QP: qp}))(t)
+		t.Cleanup(func() { _ = mr.Close() })
 		return mr
 	}
 	unknown := post(t, q, iwarp.SendWR{Op: iwarp.OpInvalidate, Invalidate: 0}).Err.Error()
@@ -181,8 +181,8 @@ func TestInvalidateIsOnesOwn(t *testing.T) {
 		{"another QP's of the domain", region(q.PD(), must(q.PD().NewQP(nil))(t)), false},
 		{"another domain's", region(peer.PD(), nil), false},
 		{"another connection's", region(peer.PD(), peer), false},
-		{"another tenant's", region(must(tenant.AllocPD())(t), nil), false},
-		{"another device's", region(must(newDevice(t, nil).AllocPD())(t), nil), false},
+		{"another tenant's", region(must(tenant.NewPD())(t), nil), false},
+		{"another device's", region(must(newDevice(t, nil).NewPD())(t), nil), false},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			c := post(t, q, iwarp.SendWR{Op: iwarp.OpInvalidate, Invalidate: tt.mr.STag()})

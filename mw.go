@@ -43,8 +43,8 @@ type Bind struct {
 	Base uint64
 }
 
-// AllocMW makes a window without a binding for the QP.
-func (q *QP) AllocMW() (*MW, error) {
+// NewMW makes a window without a binding for the QP.
+func (q *QP) NewMW() (*MW, error) {
 	if err := q.pd.take(resMR, 1); err != nil {
 		return nil, err
 	}
@@ -84,8 +84,9 @@ func (w *MW) newest() *ddp.Region {
 	return nil
 }
 
-// Close revokes the window's binding and gives the window back. It is idempotent.
-func (w *MW) Close() {
+// Close revokes the window's binding and gives the window back. It is idempotent, and its
+// error is nil.
+func (w *MW) Close() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, r := range w.bindings {
@@ -97,6 +98,7 @@ func (w *MW) Close() {
 		w.qp.pd.give(resMR, 1)
 		w.qp = nil
 	}
+	return nil
 }
 
 // Activate implements [rdmap.Binding], so that a Bind fits [SendWR]. Programs do not

@@ -21,8 +21,8 @@ func windowPair(t *testing.T) (client *iwarp.Conn, qp *iwarp.QP, mr *iwarp.MR, g
 	client, _ = tcpPair(t, nil, &iwarp.Config{QP: qp})
 	check(t, "PostRecv", qp.PostRecv(iwarp.RecvWR{ID: 1, SG: [][]byte{make([]byte, 64)}}, iwarp.RecvWR{ID: 2, SG: [][]byte{make([]byte, 64)}}))
 	g = newGuarded(4096)
-	mr = must(qp.PD().RegisterMR(g.mem, 0, &iwarp.MROptions{QP: qp}))(t)
-	t.Cleanup(mr.Close)
+	mr = must(qp.PD().NewMR(g.mem, 0, &iwarp.MROptions{QP: qp}))(t)
+	t.Cleanup(func() { _ = mr.Close() })
 	return client, qp, mr, g
 }
 
@@ -36,7 +36,7 @@ func post(t *testing.T, qp *iwarp.QP, wr iwarp.SendWR) iwarp.Completion {
 // Shows: RDMAP-8.1.1-03, RDMAP-8.1.1-04, SEC-6.2.1-01
 func TestWindow(t *testing.T) {
 	client, qp, mr, g := windowPair(t)
-	mw := must(qp.AllocMW())(t)
+	mw := must(qp.NewMW())(t)
 	defer mw.Close()
 	if mw.STag() != 0 || mw.Valid() {
 		t.Error("a window without a binding has an STag")
@@ -46,8 +46,8 @@ func TestWindow(t *testing.T) {
 		t.Fatalf("bind: %+v, STag %v", c, mw.STag())
 	}
 	ctx := testContext(t)
-	check(t, "Write", client.Write(ctx, []byte("start"), mw.Remote()))
-	check(t, "Write", client.Write(ctx, []byte("end"), remoteAt(mw, 47)))
+	check(t, "Write", client.RDMAWrite(ctx, []byte("start"), mw.Remote()))
+	check(t, "Write", client.RDMAWrite(ctx, []byte("end"), remoteAt(mw, 47)))
 	check(t, "Send", client.Send(ctx, nil))
 	collect(t, qp.RecvCQ(), 1)
 	if string(g.mem[100:105]) != "start" || string(g.mem[147:150]) != "end" {
@@ -59,8 +59,8 @@ func TestWindow(t *testing.T) {
 	if c.Err != nil || mw.STag() == old.STag {
 		t.Fatalf("second bind: %+v", c)
 	}
-	check(t, "Read", client.Read(ctx, make([]byte, 8), mw.Remote()))
-	_ = client.Write(ctx, []byte("x"), old)
+	check(t, "Read", client.RDMARead(ctx, make([]byte, 8), mw.Remote()))
+	_ = client.RDMAWrite(ctx, []byte("x"), old)
 	wantDone(t, client)
 	wantCode(t, client.Err(), protocol.DDPTaggedInvalidSTag, true)
 	g.check(t)
@@ -76,19 +76,19 @@ func TestWindowBounds(t *testing.T) {
 	}{
 		{"before", func(c *iwarp.Conn, at iwarp.RemoteBuffer) error {
 			at.TO--
-			return c.Write(t.Context(), []byte("x"), at)
+			return c.RDMAWrite(t.Context(), []byte("x"), at)
 		}, protocol.DDPTaggedBounds},
 		{"beyond", func(c *iwarp.Conn, at iwarp.RemoteBuffer) error {
 			at.Length = 0 // so that only the server objects
-			return c.Write(t.Context(), make([]byte, 51), at)
+			return c.RDMAWrite(t.Context(), make([]byte, 51), at)
 		}, protocol.DDPTaggedBounds},
 		{"read of a window for writing", func(c *iwarp.Conn, at iwarp.RemoteBuffer) error {
-			return c.Read(t.Context(), make([]byte, 1), at)
+			return c.RDMARead(t.Context(), make([]byte, 1), at)
 		}, protocol.RDMAPAccess},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			client, qp, mr, g := windowPair(t)
-			mw := must(qp.AllocMW())(t)
+			mw := must(qp.NewMW())(t)
 			defer mw.Close()
 			post(t, qp, iwarp.SendWR{Op: iwarp.OpBind, Bind: &iwarp.Bind{MW: mw, MR: mr, Offset: 100, Length: 50, Access: iwarp.RemoteWrite, Base: 9}})
 			_ = tt.do(client, mw.Remote())
@@ -137,7 +137,7 @@ func TestWindowEnds(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			client, qp, mr, g := windowPair(t)
-			mw := must(qp.AllocMW())(t)
+			mw := must(qp.NewMW())(t)
 			defer mw.Close()
 			post(t, qp, iwarp.SendWR{Op: iwarp.OpBind, Bind: &iwarp.Bind{MW: mw, MR: mr, Length: 50, Access: iwarp.RemoteWrite}})
 			at := mw.Remote()
@@ -145,7 +145,7 @@ func TestWindowEnds(t *testing.T) {
 			if mw.Valid() {
 				t.Error("the window is valid still")
 			}
-			_ = client.Write(testContext(t), []byte("x"), at)
+			_ = client.RDMAWrite(testContext(t), []byte("x"), at)
 			wantDone(t, client)
 			wantCode(t, client.Err(), protocol.DDPTaggedInvalidSTag, true)
 			g.checkUntouched(t)
@@ -158,12 +158,12 @@ func TestWindowEnds(t *testing.T) {
 // Shows: RDMAP-8.1.1-01, RDMAP-8.1.1-03, SEC-6.2.1-01
 func TestWindowMisuse(t *testing.T) {
 	client, qp, mr, _ := windowPair(t)
-	mw := must(qp.AllocMW())(t)
+	mw := must(qp.NewMW())(t)
 	other := newQP(t, newDevice(t, nil), nil)
-	foreign := must(other.PD().RegisterMR(make([]byte, 8), 0, nil))(t)
-	foreignMW := must(other.AllocMW())(t)
-	bound := must(qp.PD().RegisterMR(make([]byte, 8), 0, &iwarp.MROptions{QP: must(qp.PD().NewQP(nil))(t)}))(t)
-	closed := must(qp.PD().RegisterMR(make([]byte, 8), 0, nil))(t)
+	foreign := must(other.PD().NewMR(make([]byte, 8), 0, nil))(t)
+	foreignMW := must(other.NewMW())(t)
+	bound := must(qp.PD().NewMR(make([]byte, 8), 0, &iwarp.MROptions{QP: must(qp.PD().NewQP(nil))(t)}))(t)
+	closed := must(qp.PD().NewMR(make([]byte, 8), 0, nil))(t)
 	closed.Close()
 	for name, b := range map[string]*iwarp.Bind{
 		"none": nil, "no region": {MW: mw}, "no window": {MR: mr},
@@ -197,7 +197,7 @@ func TestWindowMisuse(t *testing.T) {
 // queue can carry it.
 func TestWindowThenSend(t *testing.T) {
 	client, qp, mr, g := windowPair(t)
-	mw := must(qp.AllocMW())(t)
+	mw := must(qp.NewMW())(t)
 	defer mw.Close()
 	check(t, "Send", client.Send(testContext(t), nil)) // the server may speak from now on
 	collect(t, qp.RecvCQ(), 1)
@@ -205,7 +205,7 @@ func TestWindowThenSend(t *testing.T) {
 	at := mw.Remote()
 	check(t, "PostSend", qp.PostSend(iwarp.SendWR{Op: iwarp.OpSend}))
 	recv(t, client)
-	check(t, "Write", client.Write(testContext(t), []byte("good"), at))
+	check(t, "Write", client.RDMAWrite(testContext(t), []byte("good"), at))
 	check(t, "Send", client.Send(testContext(t), nil))
 	collect(t, qp.RecvCQ(), 1)
 	if string(g.mem[:4]) != "good" {
@@ -228,12 +228,12 @@ func heldQP(t *testing.T, depth int) (qp *iwarp.QP, open func()) {
 // Shows: RDMAP-8.1.1-05, DDP-8.3.1-04
 func TestWindowLosesRight(t *testing.T) {
 	client, qp, mr, g := windowPair(t)
-	mw := must(qp.AllocMW())(t)
+	mw := must(qp.NewMW())(t)
 	defer mw.Close()
 	post(t, qp, iwarp.SendWR{Op: iwarp.OpBind, Bind: &iwarp.Bind{MW: mw, MR: mr, Length: 50, Access: iwarp.RemoteWrite | iwarp.RemoteRead}})
 	check(t, "SetAccess", mr.SetAccess(iwarp.RemoteRead))
-	check(t, "Read", client.Read(testContext(t), make([]byte, 8), mw.Remote()))
-	_ = client.Write(testContext(t), []byte("x"), mw.Remote())
+	check(t, "Read", client.RDMARead(testContext(t), make([]byte, 8), mw.Remote()))
+	_ = client.RDMAWrite(testContext(t), []byte("x"), mw.Remote())
 	wantDone(t, client)
 	wantCode(t, client.Err(), protocol.DDPTaggedInvalidSTag, true)
 	g.checkUntouched(t)
@@ -242,8 +242,8 @@ func TestWindowLosesRight(t *testing.T) {
 // A bind that cannot be posted leaves its window as it was.
 func TestBindRefused(t *testing.T) {
 	qp, open := heldQP(t, 1)
-	mr := must(qp.PD().RegisterMR(make([]byte, 64), 0, nil))(t)
-	mw := must(qp.AllocMW())(t)
+	mr := must(qp.PD().NewMR(make([]byte, 64), 0, nil))(t)
+	mw := must(qp.NewMW())(t)
 	bind := iwarp.SendWR{Op: iwarp.OpBind, Bind: &iwarp.Bind{MW: mw, MR: mr, Length: 64, Access: iwarp.RemoteWrite}}
 	check(t, "PostSend", qp.PostSend(bind))
 	was := mw.STag()
@@ -267,9 +267,9 @@ func TestBindRefused(t *testing.T) {
 // The struct of a bind is the program's again when it is posted.
 func TestBindIsCopied(t *testing.T) {
 	qp, open := heldQP(t, 2)
-	mr := must(qp.PD().RegisterMR(make([]byte, 64), 0, nil))(t)
+	mr := must(qp.PD().NewMR(make([]byte, 64), 0, nil))(t)
 	defer mr.Close()
-	one, two := must(qp.AllocMW())(t), must(qp.AllocMW())(t)
+	one, two := must(qp.NewMW())(t), must(qp.NewMW())(t)
 	defer one.Close()
 	defer two.Close()
 	bind := &iwarp.Bind{MW: one, MR: mr, Length: 64, Access: iwarp.RemoteWrite}
@@ -289,9 +289,9 @@ func TestBindIsCopied(t *testing.T) {
 // A region keeps nothing of windows that once were bound to it.
 func TestWindowForgotten(t *testing.T) {
 	qp, open := heldQP(t, 2)
-	first := must(qp.PD().RegisterMR(make([]byte, 64), 0, nil))(t)
-	second := must(qp.PD().RegisterMR(make([]byte, 64), 0, nil))(t)
-	mw := must(qp.AllocMW())(t)
+	first := must(qp.PD().NewMR(make([]byte, 64), 0, nil))(t)
+	second := must(qp.PD().NewMR(make([]byte, 64), 0, nil))(t)
+	mw := must(qp.NewMW())(t)
 	for _, mr := range []*iwarp.MR{first, second} {
 		check(t, "PostSend", qp.PostSend(iwarp.SendWR{Op: iwarp.OpBind, Bind: &iwarp.Bind{MW: mw, MR: mr, Length: 64}}))
 	}
@@ -317,8 +317,8 @@ func TestWindowQuota(t *testing.T) {
 	qp, open := heldQP(t, 100)
 	pd := qp.PD()
 	pd.SetQuota(iwarp.Quota{MRs: 3})
-	mr := must(pd.RegisterMR(make([]byte, 64), 0, nil))(t)
-	mw := must(qp.AllocMW())(t)
+	mr := must(pd.NewMR(make([]byte, 64), 0, nil))(t)
+	mw := must(qp.NewMW())(t)
 	bind := iwarp.SendWR{Op: iwarp.OpBind, Bind: &iwarp.Bind{MW: mw, MR: mr, Length: 64, Access: iwarp.RemoteWrite}}
 	for i := range 3 { // the binding, the next, and the place that the quota has left
 		check(t, fmt.Sprintf("bind %d", i+1), qp.PostSend(bind))
@@ -356,9 +356,9 @@ func TestWindowBeforeItsTurn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		v, p := clientOfPeer(t, nil)
 		g := newGuarded(100)
-		mr := must(v.RegisterMR(g.mem, 0))(t)
+		mr := must(v.NewMR(g.mem, 0))(t)
 		defer mr.Close()
-		mw := must(v.QP().AllocMW())(t)
+		mw := must(v.QP().NewMW())(t)
 		defer mw.Close()
 		check(t, "PostSend", v.QP().PostSend(
 			iwarp.SendWR{Op: iwarp.OpRead, SG: [][]byte{make([]byte, 1)}},

@@ -115,7 +115,7 @@ func TestGivenUpNames(t *testing.T) {
 		c, _ := clientOfPeer(t, nil)
 		ctx, cancel := context.WithTimeoutCause(t.Context(), time.Second, errors.New("the user is impatient"))
 		defer cancel()
-		err := c.Read(ctx, make([]byte, 1), iwarp.RemoteBuffer{})
+		err := c.RDMARead(ctx, make([]byte, 1), iwarp.RemoteBuffer{})
 		wantNames(t, err, "RDMA Read: the user is impatient; the connection was aborted", "os deadline,deadline")
 		if !errors.Is(err, iwarp.ErrFlushed) || !errors.Is(err, net.ErrClosed) {
 			t.Errorf("%v: what became of the request", err)

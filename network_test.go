@@ -60,14 +60,14 @@ func exchangeAll(t *testing.T, x, y *iwarp.Conn) {
 	random := rand.NewChaCha8([32]byte{})
 	src, dst, back := make([]byte, size), make([]byte, size), make([]byte, size)
 	_, _ = random.Read(src)
-	mr := must(y.RegisterMR(dst, iwarp.RemoteRead|iwarp.RemoteWrite))(t)
+	mr := must(y.NewMR(dst, iwarp.RemoteRead|iwarp.RemoteWrite))(t)
 	for at, n := 0, 1; at < size; at, n = at+n, n*3+1 {
 		n = min(n, size-at)
-		check(t, "Write", x.Write(ctx, src[at:at+n], remoteAt(mr, uint64(at))))
+		check(t, "Write", x.RDMAWrite(ctx, src[at:at+n], remoteAt(mr, uint64(at))))
 	}
 	for at, n := 0, size/2; at < size; at, n = at+n, n/2+1 {
 		n = min(n, size-at)
-		check(t, "Read", x.Read(ctx, back[at:at+n], remoteAt(mr, uint64(at))))
+		check(t, "Read", x.RDMARead(ctx, back[at:at+n], remoteAt(mr, uint64(at))))
 	}
 	if !bytes.Equal(back, src) {
 		t.Error("what was written is not what is read")

@@ -62,7 +62,7 @@ var asks = map[string]func(ctx context.Context, c *iwarp.Conn) error{
 		return err
 	},
 	"Write and Recv": func(ctx context.Context, c *iwarp.Conn) error {
-		if err := c.Write(ctx, []byte("question"), iwarp.RemoteBuffer{STag: 7}); err != nil {
+		if err := c.RDMAWrite(ctx, []byte("question"), iwarp.RemoteBuffer{STag: 7}); err != nil {
 			return err
 		}
 		_, err := c.Recv(ctx, nil)
@@ -76,7 +76,7 @@ var asks = map[string]func(ctx context.Context, c *iwarp.Conn) error{
 		return err
 	},
 	"Read": func(ctx context.Context, c *iwarp.Conn) error {
-		return c.Read(ctx, make([]byte, 8), iwarp.RemoteBuffer{STag: 7})
+		return c.RDMARead(ctx, make([]byte, 8), iwarp.RemoteBuffer{STag: 7})
 	},
 	"more Reads than ORD": func(ctx context.Context, c *iwarp.Conn) error {
 		for range 20 {

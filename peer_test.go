@@ -148,7 +148,7 @@ func TestReadTerminatedMidway(t *testing.T) {
 		const size = 8 << 20
 		x, y := pipe(&iwarptest.PipeConfig{Window: 8 << 10})
 		c, p := serverOn(t, x, y, nil)
-		mr := must(c.RegisterMR(make([]byte, size), iwarp.RemoteRead))(t)
+		mr := must(c.NewMR(make([]byte, size), iwarp.RemoteRead))(t)
 		p.Send(iwarptest.ReadRequest(1, 77, 1000, size, uint32(mr.STag()), 0))
 		synctest.Wait()
 		mr.Invalidate()
@@ -197,10 +197,10 @@ func exercise2(t *testing.T, a, b *iwarp.Conn) {
 	t.Helper()
 	check(t, "Send", a.Send(testContext(t), []byte("x")))
 	wantRecv(t, b, "x")
-	mr := must(b.RegisterMR(pattern(100), iwarp.RemoteRead))(t)
+	mr := must(b.NewMR(pattern(100), iwarp.RemoteRead))(t)
 	defer mr.Close()
 	back := make([]byte, 100)
-	check(t, "Read", a.Read(testContext(t), back, mr.Remote()))
+	check(t, "Read", a.RDMARead(testContext(t), back, mr.Remote()))
 	if !bytes.Equal(back, pattern(100)) {
 		t.Error("octets differ")
 	}
@@ -256,9 +256,9 @@ func TestLog(t *testing.T) {
 // R75: the sizes in use are there to see.
 func TestStats(t *testing.T) {
 	a, b := tcpPair(t, nil, nil)
-	mr := must(b.RegisterMR(make([]byte, 1<<20), iwarp.RemoteWrite))(t)
+	mr := must(b.NewMR(make([]byte, 1<<20), iwarp.RemoteWrite))(t)
 	defer mr.Close()
-	check(t, "Write", a.Write(testContext(t), make([]byte, 1<<20), mr.Remote()))
+	check(t, "Write", a.RDMAWrite(testContext(t), make([]byte, 1<<20), mr.Remote()))
 	check(t, "Send", a.Send(testContext(t), []byte("x")))
 	wantRecv(t, b, "x")
 	sa, sb := a.Stats(), b.Stats()

@@ -22,7 +22,7 @@ func TestPolling(t *testing.T) {
 			a, b := startOn(t, x, y, &iwarp.Config{Polling: true}, &iwarp.Config{Polling: true})
 			ctx := testContext(t)
 			mem := make([]byte, 1<<20)
-			mr := must(b.RegisterMR(mem, iwarp.RemoteRead|iwarp.RemoteWrite|iwarp.RemoteAtomic))(t)
+			mr := must(b.NewMR(mem, iwarp.RemoteRead|iwarp.RemoteWrite|iwarp.RemoteAtomic))(t)
 			defer mr.Close()
 			src, dst := pattern(1<<20), make([]byte, 1<<20)
 			for range 3 {
@@ -30,9 +30,9 @@ func TestPolling(t *testing.T) {
 				wantRecv(t, b, "ping")
 				check(t, "Send", b.Send(ctx, []byte("pong")))
 				wantRecv(t, a, "pong")
-				check(t, "Write", a.Write(ctx, src, mr.Remote()))
+				check(t, "Write", a.RDMAWrite(ctx, src, mr.Remote()))
 				// Nobody polls b now: its receive goroutine must take over.
-				check(t, "Read", a.Read(ctx, dst, mr.Remote()))
+				check(t, "Read", a.RDMARead(ctx, dst, mr.Remote()))
 				if !bytes.Equal(src, dst) {
 					t.Fatal("what was read differs from what was written")
 				}
@@ -50,11 +50,11 @@ func TestPolling(t *testing.T) {
 func TestManySimpleCalls(t *testing.T) {
 	for _, polling := range []bool{false, true} {
 		a, b := tcpPair(t, &iwarp.Config{SendDepth: 2, Polling: polling}, nil)
-		mr := must(b.RegisterMR(make([]byte, 1<<20), iwarp.RemoteRead))(t)
+		mr := must(b.NewMR(make([]byte, 1<<20), iwarp.RemoteRead))(t)
 		ctx := testContext(t)
 		errs := make(chan error)
 		for range 20 {
-			go func() { errs <- a.Read(ctx, make([]byte, 1<<18), mr.Remote()) }()
+			go func() { errs <- a.RDMARead(ctx, make([]byte, 1<<18), mr.Remote()) }()
 		}
 		for range 20 {
 			check(t, "Read", <-errs)

@@ -18,16 +18,16 @@ func TestReadsOfOneStream(t *testing.T) {
 		d := newDevice(t, nil)
 		x, y := pipe(&iwarptest.PipeConfig{Window: 1 << 10})
 		v, p := serverOn(t, x, y, &iwarp.Config{Device: d, IRD: 2})
-		mr := must(v.RegisterMR(make([]byte, 100_000), iwarp.RemoteRead))(t)
+		mr := must(v.NewMR(make([]byte, 100_000), iwarp.RemoteRead))(t)
 		defer mr.Close()
 		p.Send(iwarptest.ReadRequest(1, 1, 0, 100_000, uint32(mr.STag()), 0), iwarptest.ReadRequest(2, 1, 0, 100_000, uint32(mr.STag()), 0))
 		synctest.Wait()
 		a, b := bystanders(t, d)
-		other := must(b.RegisterMR(pattern(1000), iwarp.RemoteRead))(t)
+		other := must(b.NewMR(pattern(1000), iwarp.RemoteRead))(t)
 		defer other.Close()
 		got := make([]byte, 1000)
 		for range 10 {
-			check(t, "Read of the bystander", a.Read(testContext(t), got, other.Remote()))
+			check(t, "Read of the bystander", a.RDMARead(testContext(t), got, other.Remote()))
 		}
 		if !bytes.Equal(got, pattern(1000)) {
 			t.Error("other octets")

@@ -141,7 +141,7 @@ func TestCloseAnswersFirst(t *testing.T) {
 	for _, size := range []uint32{0, 1, 100_000} {
 		inEachSetting(t, func(t *testing.T, s setting) {
 			c, p := s.server(t, nil)
-			mr := must(c.RegisterMR(make([]byte, size), iwarp.RemoteRead))(t)
+			mr := must(c.NewMR(make([]byte, size), iwarp.RemoteRead))(t)
 			defer mr.Close()
 			const reads = 8
 			var batch [][]byte
@@ -280,7 +280,7 @@ func TestLocalErrorOfResponder(t *testing.T) {
 
 // closedPD is a domain that no QP can be made in any more.
 func closedPD(t *testing.T) *iwarp.PD {
-	pd := must(newDevice(t, nil).AllocPD())(t)
+	pd := must(newDevice(t, nil).NewPD())(t)
 	check(t, "Close", pd.Close())
 	return pd
 }

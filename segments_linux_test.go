@@ -50,7 +50,7 @@ func TestFewSystemCallsOnSmallSegments(t *testing.T) {
 		if n := stats().EMSS; n > 1460 {
 			t.Skipf("segments have %d octets here", n)
 		}
-		mr := must(b.PD().RegisterMR(make([]byte, tt.octets), iwarp.RemoteWrite, nil))(t)
+		mr := must(b.PD().NewMR(make([]byte, tt.octets), iwarp.RemoteWrite, nil))(t)
 		before := stats()
 		const count = 6400
 		wr := iwarp.SendWR{Op: iwarp.OpWrite, SG: [][]byte{make([]byte, tt.octets)}, Remote: mr.Remote()}
@@ -102,9 +102,9 @@ func TestDialMakesSegmentsThatFPDUsFill(t *testing.T) {
 		if c == a {
 			peer = b
 		}
-		mr := must(peer.RegisterMR(make([]byte, size), iwarp.RemoteWrite))(t)
+		mr := must(peer.NewMR(make([]byte, size), iwarp.RemoteWrite))(t)
 		for range 20 {
-			check(t, "Write", c.Write(t.Context(), make([]byte, size), mr.Remote()))
+			check(t, "Write", c.RDMAWrite(t.Context(), make([]byte, size), mr.Remote()))
 		}
 		check(t, "Send", c.Send(t.Context(), []byte("all placed")))
 		wantRecv(t, peer, "all placed")

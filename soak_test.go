@@ -180,7 +180,7 @@ func (s *soak) transfer(ctx context.Context, rnd *rand.Rand, from, to *iwarp.Con
 	data, back := make([]byte, size), make([]byte, size)
 	buf := make([]byte, 1024)
 	for range 1 + rnd.IntN(10) {
-		mr, err := to.RegisterMR(mem, iwarp.RemoteRead|iwarp.RemoteWrite|iwarp.RemoteAtomic)
+		mr, err := to.NewMR(mem, iwarp.RemoteRead|iwarp.RemoteWrite|iwarp.RemoteAtomic)
 		if err != nil {
 			return err
 		}
@@ -195,7 +195,7 @@ func (s *soak) transfer(ctx context.Context, rnd *rand.Rand, from, to *iwarp.Con
 		if rnd.IntN(30) == 0 { // use after it was invalidated
 			stale := mr.Remote()
 			mr.Close()
-			err := from.Read(ctx, back[:1], stale)
+			err := from.RDMARead(ctx, back[:1], stale)
 			if err == nil {
 				return fmt.Errorf("a Read of a region that is gone gave something")
 			}
@@ -213,10 +213,10 @@ func (s *soak) transfer(ctx context.Context, rnd *rand.Rand, from, to *iwarp.Con
 
 // exchange writes, reads back, adds, and says so with the region's last message.
 func (s *soak) exchange(ctx context.Context, from, to *iwarp.Conn, mr *iwarp.MR, data, back, buf []byte) error {
-	if err := from.Write(ctx, data, mr.Remote()); err != nil {
+	if err := from.RDMAWrite(ctx, data, mr.Remote()); err != nil {
 		return err
 	}
-	if err := from.Read(ctx, back, mr.Remote()); err != nil {
+	if err := from.RDMARead(ctx, back, mr.Remote()); err != nil {
 		return err
 	}
 	if !bytes.Equal(back, data) {

@@ -40,7 +40,7 @@ func TestFewSystemCalls(t *testing.T) {
 	}
 	a, b := qpPair(t, nil, nil)
 	const size = 1 << 20
-	mr := must(b.PD().RegisterMR(make([]byte, size), iwarp.RemoteWrite, nil))(t)
+	mr := must(b.PD().NewMR(make([]byte, size), iwarp.RemoteWrite, nil))(t)
 	defer mr.Close()
 	calls := func() uint64 { return a.Conn().Stats().MPA.SystemCalls + b.Conn().Stats().MPA.SystemCalls }
 	src := [][]byte{make([]byte, size)}

@@ -15,10 +15,10 @@ import (
 func srqServer(t *testing.T, n int, cfg *iwarp.SRQConfig) (*iwarp.SRQ, *iwarp.CQ, []*iwarp.Conn, []*iwarp.QP) {
 	t.Helper()
 	d := newDevice(t, nil)
-	pd := must(d.AllocPD())(t)
+	pd := must(d.NewPD())(t)
 	srq := must(pd.NewSRQ(cfg))(t)
 	cq := must(d.NewCQ(1000))(t)
-	t.Cleanup(cq.Close)
+	t.Cleanup(func() { _ = cq.Close() })
 	var clients []*iwarp.Conn
 	var qps []*iwarp.QP
 	for range n {
@@ -153,7 +153,7 @@ func TestSRQFlush(t *testing.T) {
 
 func TestSRQMisuse(t *testing.T) {
 	d := newDevice(t, nil)
-	pd := must(d.AllocPD())(t)
+	pd := must(d.NewPD())(t)
 	for _, cfg := range []iwarp.SRQConfig{{Depth: -1}, {Depth: 1 << 30}, {MaxSGE: 1 << 20}, {Depth: 4, MaxShare: 5}} {
 		if _, err := pd.NewSRQ(&cfg); !errors.Is(err, iwarp.ErrLimit) {
 			t.Errorf("%+v: %v", cfg, err)
@@ -211,7 +211,7 @@ func TestSRQSharesOfClosedQP(t *testing.T) {
 func TestSRQBegunMessages(t *testing.T) {
 	const depth, peers = 16, 40
 	d := newDevice(t, nil)
-	pd := must(d.AllocPD())(t)
+	pd := must(d.NewPD())(t)
 	srq := must(pd.NewSRQ(&iwarp.SRQConfig{Depth: depth, MaxShare: 2}))(t)
 	cq := must(d.NewCQ(1000))(t)
 	defer cq.Close()

@@ -135,7 +135,7 @@ func versionZero(seg []byte) []byte {
 // Shows: EXT-1.1-02
 func TestPeerSupports(t *testing.T) {
 	a, b := tcpPair(t, nil, nil)
-	mr := must(b.RegisterMR(make([]byte, 8), iwarp.RemoteAtomic))(t)
+	mr := must(b.NewMR(make([]byte, 8), iwarp.RemoteAtomic))(t)
 	defer mr.Close()
 	for _, op := range []iwarp.Op{iwarp.OpFetchAdd, iwarp.OpImmediate} {
 		if s := a.PeerSupports(op); s != iwarp.SupportUnknown {

@@ -22,7 +22,7 @@ func TestScribbleIntoTarget(t *testing.T) {
 	}
 	a, b := tcpPair(t, nil, nil)
 	mem := make([]byte, 1<<20)
-	mr := must(b.RegisterMR(mem, iwarp.RemoteWrite|iwarp.RemoteRead))(t)
+	mr := must(b.NewMR(mem, iwarp.RemoteWrite|iwarp.RemoteRead))(t)
 	defer mr.Close()
 	stop := make(chan struct{})
 	var wg sync.WaitGroup
@@ -38,8 +38,8 @@ func TestScribbleIntoTarget(t *testing.T) {
 	})
 	data, back := pattern(1<<20), make([]byte, 1<<20)
 	for range 30 {
-		check(t, "Write", a.Write(testContext(t), data, mr.Remote()))
-		check(t, "Read", a.Read(testContext(t), back, mr.Remote())) // its source changes too
+		check(t, "Write", a.RDMAWrite(testContext(t), data, mr.Remote()))
+		check(t, "Read", a.RDMARead(testContext(t), back, mr.Remote())) // its source changes too
 	}
 	close(stop)
 	wg.Wait()
@@ -60,9 +60,9 @@ func TestConcurrentUse(t *testing.T) {
 	var wg sync.WaitGroup
 	for _, ends := range [][2]*iwarp.Conn{{a, b}, {b, a}} {
 		from, to := ends[0], ends[1]
-		counter := must(to.RegisterMR(make([]byte, 8), iwarp.RemoteAtomic|iwarp.RemoteRead))(t)
+		counter := must(to.NewMR(make([]byte, 8), iwarp.RemoteAtomic|iwarp.RemoteRead))(t)
 		for w := range workers {
-			mr := must(to.RegisterMR(make([]byte, size), iwarp.RemoteRead|iwarp.RemoteWrite))(t)
+			mr := must(to.NewMR(make([]byte, size), iwarp.RemoteRead|iwarp.RemoteWrite))(t)
 			wg.Go(func() {
 				defer mr.Close()
 				data, back := make([]byte, size), make([]byte, size)
@@ -71,7 +71,7 @@ func TestConcurrentUse(t *testing.T) {
 						data[i] = byte(w + r + i)
 					}
 					n := rand.IntN(size)
-					if err := errors.Join(from.Write(t.Context(), data[:n], mr.Remote()), from.Read(t.Context(), back[:n], mr.Remote())); err != nil {
+					if err := errors.Join(from.RDMAWrite(t.Context(), data[:n], mr.Remote()), from.RDMARead(t.Context(), back[:n], mr.Remote())); err != nil {
 						t.Error(err)
 						return
 					}
@@ -115,9 +115,9 @@ func TestConcurrentUse(t *testing.T) {
 func TestAtomicsAcrossStreams(t *testing.T) {
 	const conns, rounds = 4, 200
 	d := newDevice(t, nil)
-	pd := must(d.AllocPD())(t)
+	pd := must(d.NewPD())(t)
 	mem := make([]byte, 8)
-	mr := must(pd.RegisterMR(mem, iwarp.RemoteAtomic, nil))(t)
+	mr := must(pd.NewMR(mem, iwarp.RemoteAtomic, nil))(t)
 	defer mr.Close()
 	var wg sync.WaitGroup
 	var seen [conns*rounds + 1]atomic.Int32
@@ -186,7 +186,7 @@ func TestBothWays(t *testing.T) {
 	const size = 4 << 20
 	var wg sync.WaitGroup
 	for _, ends := range [][2]*iwarp.QP{{a, b}, {b, a}} {
-		mr := must(ends[1].PD().RegisterMR(make([]byte, size), iwarp.RemoteRead|iwarp.RemoteWrite, nil))(t)
+		mr := must(ends[1].PD().NewMR(make([]byte, size), iwarp.RemoteRead|iwarp.RemoteWrite, nil))(t)
 		defer mr.Close()
 		wg.Go(func() {
 			data, sink := make([]byte, size), make([]byte, size)

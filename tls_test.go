@@ -49,16 +49,16 @@ func exerciseTLS(t *testing.T, a, b *iwarp.Conn) {
 	ctx := testContext(t)
 	data := pattern(1<<20 + 7)
 	target, source := newGuarded(len(data)), bytes.Clone(data)
-	written := must(b.RegisterMR(target.mem, iwarp.RemoteWrite))(t)
+	written := must(b.NewMR(target.mem, iwarp.RemoteWrite))(t)
 	defer written.Close()
-	read := must(b.RegisterMR(source, iwarp.RemoteRead))(t)
+	read := must(b.NewMR(source, iwarp.RemoteRead))(t)
 	defer read.Close()
 
 	for _, n := range []int{0, 1, 511, 40_000} {
 		check(t, "Send", a.Send(ctx, data[:n]))
 		wantRecv(t, b, string(data[:n]))
 	}
-	check(t, "Write", a.Write(ctx, data, written.Remote()))
+	check(t, "Write", a.RDMAWrite(ctx, data, written.Remote()))
 	check(t, "Send", a.Send(ctx, []byte("written")))
 	wantRecv(t, b, "written")
 	target.check(t)
@@ -66,7 +66,7 @@ func exerciseTLS(t *testing.T, a, b *iwarp.Conn) {
 		t.Error("the region has not what was written")
 	}
 	got := make([]byte, len(data))
-	check(t, "Read", a.Read(ctx, got, read.Remote()))
+	check(t, "Read", a.RDMARead(ctx, got, read.Remote()))
 	if !bytes.Equal(got, data) {
 		t.Error("Read gave something else than the region has")
 	}
@@ -233,11 +233,11 @@ func TestTLSTampering(t *testing.T) {
 	flip := &flipConn{Conn: x}
 	client, server := startOn(t, tls.Client(flip, clientTLS), tls.Server(y, serverTLS(t)), nil, nil)
 	g := newGuarded(1000)
-	mr := must(server.RegisterMR(g.mem, iwarp.RemoteWrite))(t)
+	mr := must(server.NewMR(g.mem, iwarp.RemoteWrite))(t)
 	flip.mu.Lock()
 	flip.on = true
 	flip.mu.Unlock()
-	_ = client.Write(testContext(t), pattern(1000), mr.Remote()) // the network takes it
+	_ = client.RDMAWrite(testContext(t), pattern(1000), mr.Remote()) // the network takes it
 	wantDone(t, server)
 	if server.Err() == nil {
 		t.Error("the server's connection ended without an error")

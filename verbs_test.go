@@ -28,11 +28,11 @@ func TestPostSendAll(t *testing.T) {
 		check(t, "PostRecv", b.PostRecv(iwarp.RecvWR{ID: uint64(100 + i), SG: [][]byte{r[:len(r)/3], r[len(r)/3:]}}))
 	}
 	g := newGuarded(1000)
-	mr := must(b.PD().RegisterMR(g.mem, iwarp.RemoteRead|iwarp.RemoteWrite|iwarp.RemoteAtomic, &iwarp.MROptions{QP: b, Base: 1 << 40}))(t)
+	mr := must(b.PD().NewMR(g.mem, iwarp.RemoteRead|iwarp.RemoteWrite|iwarp.RemoteAtomic, &iwarp.MROptions{QP: b, Base: 1 << 40}))(t)
 	defer mr.Close()
-	other := must(b.PD().RegisterMR(make([]byte, 8), iwarp.RemoteRead, &iwarp.MROptions{QP: b}))(t)
+	other := must(b.PD().NewMR(make([]byte, 8), iwarp.RemoteRead, &iwarp.MROptions{QP: b}))(t)
 	defer other.Close()
-	mine := must(a.PD().RegisterMR(make([]byte, 8), iwarp.RemoteRead, &iwarp.MROptions{QP: a}))(t)
+	mine := must(a.PD().NewMR(make([]byte, 8), iwarp.RemoteRead, &iwarp.MROptions{QP: a}))(t)
 	defer mine.Close()
 	x, y, z := make([]byte, 3), make([]byte, 4), make([]byte, 5)
 	inline := []byte("inline")
@@ -258,12 +258,12 @@ func TestDeviceLimits(t *testing.T) {
 			t.Errorf("%s beyond the limit: %v", what, err)
 		}
 	}
-	pd, pd2 := must(d.AllocPD())(t), must(d.AllocPD())(t)
-	_, err := d.AllocPD()
+	pd, pd2 := must(d.NewPD())(t), must(d.NewPD())(t)
+	_, err := d.NewPD()
 	limit("PD", err)
 	check(t, "PD.Close", pd2.Close())
 	check(t, "PD.Close again", pd2.Close())
-	pd2 = must(d.AllocPD())(t)
+	pd2 = must(d.NewPD())(t)
 
 	_, err = d.NewCQ(11)
 	limit("CQ depth", err)
@@ -282,8 +282,8 @@ func TestDeviceLimits(t *testing.T) {
 	cq.Close()
 	cq.Close()
 
-	m1, m2 := must(pd.RegisterMR(nil, 0, nil))(t), must(pd.RegisterMR(make([]byte, 1), iwarp.RemoteRead, nil))(t)
-	_, err = pd.RegisterMR(nil, 0, nil)
+	m1, m2 := must(pd.NewMR(nil, 0, nil))(t), must(pd.NewMR(make([]byte, 1), iwarp.RemoteRead, nil))(t)
+	_, err = pd.NewMR(nil, 0, nil)
 	limit("MR", err)
 	if err := pd.Close(); !errors.Is(err, iwarp.ErrInUse) {
 		t.Errorf("PD in use: %v", err)
@@ -291,7 +291,7 @@ func TestDeviceLimits(t *testing.T) {
 	m1.Close()
 	m1.Close()
 	m2.Close()
-	if _, err := pd2.RegisterMR(nil, 0, &iwarp.MROptions{QP: q1}); err == nil {
+	if _, err := pd2.NewMR(nil, 0, &iwarp.MROptions{QP: q1}); err == nil {
 		t.Error("a region was bound to a QP of another domain")
 	}
 	for i := range 7 {
@@ -352,7 +352,7 @@ func TestLongGatherList(t *testing.T) {
 		t.Errorf("Send: %+v", c)
 	}
 	g.check(t)
-	mr := must(b.PD().RegisterMR(g.mem[1:], iwarp.RemoteRead|iwarp.RemoteWrite, nil))(t)
+	mr := must(b.PD().NewMR(g.mem[1:], iwarp.RemoteRead|iwarp.RemoteWrite, nil))(t)
 	defer mr.Close()
 	back := newGuarded(len(data) - 1)
 	check(t, "PostSend", a.PostSend(
@@ -375,7 +375,7 @@ func TestLongGatherList(t *testing.T) {
 // the peer.
 func TestRemoteBufferLength(t *testing.T) {
 	a, b := qpPair(t, nil, nil)
-	mr := must(b.PD().RegisterMR(make([]byte, 16), iwarp.RemoteRead|iwarp.RemoteWrite|iwarp.RemoteAtomic, nil))(t)
+	mr := must(b.PD().NewMR(make([]byte, 16), iwarp.RemoteRead|iwarp.RemoteWrite|iwarp.RemoteAtomic, nil))(t)
 	defer mr.Close()
 	for _, op := range []iwarp.Op{iwarp.OpWrite, iwarp.OpRead, iwarp.OpFetchAdd, iwarp.OpCompareSwap} {
 		wr := func(n int, to iwarp.RemoteBuffer) iwarp.SendWR {

@@ -371,16 +371,16 @@ func exercise(t *testing.T, client, server *iwarp.Conn) {
 	defer cancel()
 	data := bytes.Repeat([]byte("iWARP under ESP "), 1<<14) // 256 KiB
 	target := make([]byte, len(data))
-	mr, err := server.RegisterMR(target, iwarp.RemoteWrite|iwarp.RemoteRead)
+	mr, err := server.NewMR(target, iwarp.RemoteWrite|iwarp.RemoteRead)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer mr.Close()
-	if err := client.Write(ctx, data, mr.Remote()); err != nil {
+	if err := client.RDMAWrite(ctx, data, mr.Remote()); err != nil {
 		t.Fatal(err)
 	}
 	got := make([]byte, len(data))
-	if err := client.Read(ctx, got, mr.Remote()); err != nil {
+	if err := client.RDMARead(ctx, got, mr.Remote()); err != nil {
 		t.Fatal(err)
 	}
 	if !bytes.Equal(got, data) {

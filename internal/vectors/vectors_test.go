@@ -114,12 +114,12 @@ func region(t *testing.T, c *iwarp.Conn) (mr *iwarp.MR, untouched func()) {
 		all[guard+i] = byte(i)
 	}
 	before := bytes.Clone(all)
-	mr, err := c.PD().RegisterMR(all[guard:guard+64:guard+64], iwarp.RemoteRead|iwarp.RemoteWrite|iwarp.RemoteAtomic,
+	mr, err := c.PD().NewMR(all[guard:guard+64:guard+64], iwarp.RemoteRead|iwarp.RemoteWrite|iwarp.RemoteAtomic,
 		&iwarp.MROptions{QP: c.QP(), Base: base})
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(mr.Close)
+	t.Cleanup(func() { _ = mr.Close() })
 	return mr, func() {
 		t.Helper()
 		if !bytes.Equal(all, before) {
@@ -229,7 +229,7 @@ func TestStartupRefused(t *testing.T) {
 func TestGoldenReceived(t *testing.T) {
 	p, c := server(t, octets(t, "req_v1"), nil)
 	mr, _ := region(t, c)
-	inv, err := c.RegisterMR(make([]byte, 8), iwarp.RemoteWrite)
+	inv, err := c.NewMR(make([]byte, 8), iwarp.RemoteWrite)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -3,8 +3,8 @@ package main
 // programMutants are of the root package: policies, limits, the end of a
 // connection.
 var programMutants = []mutant{
-	{name: "region-bound-to-nobody", ids: "RDMAP-8.1.1-02, DDP-8.3-03, DDP-8.2-03", in: "iwarp.PD.RegisterMR", old: "c.Stream = o.QP.stream", new: "_ = o.QP.stream"},
-	{name: "one-domain-for-all", ids: "SEC-6.1.1-01", in: "iwarp.Device.allocPD", old: "id: ddp.PD(d.lastPD.Add(1))}", new: "id: 1}"},
+	{name: "region-bound-to-nobody", ids: "RDMAP-8.1.1-02, DDP-8.3-03, DDP-8.2-03", in: "iwarp.PD.NewMR", old: "c.Stream = o.QP.stream", new: "_ = o.QP.stream"},
+	{name: "one-domain-for-all", ids: "SEC-6.1.1-01", in: "iwarp.Device.newPD", old: "id: ddp.PD(d.lastPD.Add(1))}", new: "id: 1}"},
 	{name: "rights-to-memory-not-asked", ids: "SEC-7.3-01, DDP-8.3.2-04", in: "iwarp.PD.authorize", old: "if err := p.mayGrant(buf, access); err != nil {", new: "if err := p.mayGrant(buf, access); err != nil && buf == nil {"},
 	{name: "quota-ignored", ids: "DDP-8.3.2-02, RDMAP-8.1.2-01", in: "iwarp.account.check", old: "limit > 0 && n > limit-a.used[r] {", new: "limit > 0 && n > limit {"},
 	{name: "reserve-ignored", ids: "DDP-8.3.2-05, RDMAP-8.1.2-05", in: "iwarp.manager.take", old: "limit -= max(0, t.reserve[r]-t.used[r])", new: "limit -= 0"},

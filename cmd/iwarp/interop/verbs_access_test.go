@@ -159,7 +159,7 @@ func siwAccesses() []verbsCase {
 			if err != nil {
 				t.Fatal(err)
 			}
-			mr, err := v.qp.PD().RegisterMR(make([]byte, 4096), both, &iwarp.MROptions{QP: qp})
+			mr, err := v.qp.PD().NewMR(make([]byte, 4096), both, &iwarp.MROptions{QP: qp})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -171,7 +171,7 @@ func siwAccesses() []verbsCase {
 		setup:  ok("mr:a:4096:-"),
 		script: append(ok("learn:0"), step{"send-inv:-:0", success}, gone), terminate: protocol.RDMAPCannotInvalidate,
 		run: func(t *testing.T, v *verbsEnd) {
-			mr, err := v.qp.PD().RegisterMR(make([]byte, 4096), both, nil)
+			mr, err := v.qp.PD().NewMR(make([]byte, 4096), both, nil)
 			if err != nil {
 				t.Fatal(err)
 			}

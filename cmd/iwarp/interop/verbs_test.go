@@ -104,7 +104,7 @@ func (c *verbsCase) queues(t *testing.T, ctx context.Context, s setting) (*verbs
 			t.Fatal(err)
 		}
 	}
-	pd, err := dev.AllocPD()
+	pd, err := dev.NewPD()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -323,11 +323,11 @@ func (v *verbsConn) advertise(t *testing.T, r iwarp.RemoteBuffer) {
 // Invalidate needs.
 func (v *verbsConn) region(t *testing.T, buf []byte, access iwarp.Access) *iwarp.MR {
 	t.Helper()
-	mr, err := v.qp.PD().RegisterMR(buf, access, &iwarp.MROptions{QP: v.qp, Base: 0x7000_0000_0000})
+	mr, err := v.qp.PD().NewMR(buf, access, &iwarp.MROptions{QP: v.qp, Base: 0x7000_0000_0000})
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(mr.Close)
+	t.Cleanup(func() { _ = mr.Close() })
 	return mr
 }
 

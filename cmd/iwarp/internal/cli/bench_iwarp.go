@@ -64,7 +64,7 @@ const immReserve = 16
 const idControl = 1
 
 func newIWARPLink(spec benchSpec, cfg *iwarp.Config, initiator bool) (*iwarpLink, error) {
-	pd, err := cfg.Device.AllocPD()
+	pd, err := cfg.Device.NewPD()
 	if err != nil {
 		return nil, err
 	}
@@ -105,7 +105,7 @@ func (l *iwarpLink) newConn() (*iwarpConn, error) {
 	src, hugeSrc := s.memory(s.Size)
 	dst, hugeDst := s.memory(s.Size)
 	c.huge = hugeSrc && hugeDst
-	if c.mr, err = l.pd.RegisterMR(dst, iwarp.RemoteRead|iwarp.RemoteWrite|iwarp.RemoteAtomic, nil); err != nil {
+	if c.mr, err = l.pd.NewMR(dst, iwarp.RemoteRead|iwarp.RemoteWrite|iwarp.RemoteAtomic, nil); err != nil {
 		return c, err
 	}
 	c.prepare(src, dst, receives)

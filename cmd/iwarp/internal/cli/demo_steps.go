@@ -89,7 +89,7 @@ func (d *demo) write(ctx context.Context) error {
 		"The server registers memory and gets an STag, a name for it that cannot be guessed. Whoever knows the STag, on "+
 			"this connection only, may do there what the server allows. The server makes no call to take the data.")
 	memory := make([]byte, regionSize)
-	mr, err := d.server.RegisterMR(memory, iwarp.RemoteRead|iwarp.RemoteWrite|iwarp.RemoteAtomic)
+	mr, err := d.server.NewMR(memory, iwarp.RemoteRead|iwarp.RemoteWrite|iwarp.RemoteAtomic)
 	if err != nil {
 		return err
 	}
@@ -101,7 +101,7 @@ func (d *demo) write(ctx context.Context) error {
 	start := time.Now()
 	text := "written by the client"
 	at := d.remote.Slice(100, uint64(len(text)))
-	if err := d.client.Write(ctx, []byte(text), at); err != nil {
+	if err := d.client.RDMAWrite(ctx, []byte(text), at); err != nil {
 		return err
 	}
 	d.timed(toServer, start, "RDMA Write of %d octets at offset %d", len(text), at.TO)
@@ -156,7 +156,7 @@ func (d *demo) read(ctx context.Context) error {
 	start := time.Now()
 	got := make([]byte, len(text))
 	at := d.remote.Slice(200, uint64(len(text)))
-	if err := d.client.Read(ctx, got, at); err != nil {
+	if err := d.client.RDMARead(ctx, got, at); err != nil {
 		return err
 	}
 	d.timed(toClient, start, "RDMA Read of %d octets at offset %d: %q", len(got), at.TO, got)
@@ -223,7 +223,7 @@ func (d *demo) refused(ctx context.Context) error {
 			"two no longer agree on anything (RFC 5040 section 4.8). The client learns which of its messages it was.")
 	before := d.mr.Bytes()[8:]
 	want := string(before)
-	if err := d.client.Write(ctx, []byte("should not get through"), d.remote); err != nil && !errors.Is(err, iwarp.ErrFlushed) {
+	if err := d.client.RDMAWrite(ctx, []byte("should not get through"), d.remote); err != nil && !errors.Is(err, iwarp.ErrFlushed) {
 		return err
 	}
 	d.act(toServer, "RDMA Write of 22 octets to STag %v, offset %d", d.remote.STag, d.remote.TO)

@@ -36,7 +36,7 @@ func (d *demo) transfer(ctx context.Context, size int) error {
 		return err
 	}
 	t := &transfer{demo: d, source: randomOctets(), target: make([]byte, size)}
-	mr, err := d.server.RegisterMR(t.target, iwarp.RemoteWrite)
+	mr, err := d.server.NewMR(t.target, iwarp.RemoteWrite)
 	if err != nil {
 		return err
 	}

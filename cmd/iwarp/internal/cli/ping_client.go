@@ -86,10 +86,10 @@ func causeOf(ctx context.Context, err error) error {
 // register makes the two regions. The peer has rights on them only while it is to
 // use them.
 func (p *pingClient) register() (err error) {
-	if p.src, err = p.conn.RegisterMR(make([]byte, p.size), 0); err != nil {
+	if p.src, err = p.conn.NewMR(make([]byte, p.size), 0); err != nil {
 		return err
 	}
-	if p.sink, err = p.conn.RegisterMR(make([]byte, p.size), 0); err != nil {
+	if p.sink, err = p.conn.NewMR(make([]byte, p.size), 0); err != nil {
 		p.src.Close()
 	}
 	return err

@@ -318,7 +318,7 @@ func (c *servedClient) resize(keep, n int) error {
 func (c *servedClient) readPart(ctx context.Context, p []byte, stag iwarp.STag, to uint64) error {
 	ctx, cancel := c.within(ctx, "answer to the RDMA Read")
 	defer cancel()
-	if err := c.conn.Read(ctx, p, iwarp.RemoteBuffer{STag: stag, TO: to}); err != nil {
+	if err := c.conn.RDMARead(ctx, p, iwarp.RemoteBuffer{STag: stag, TO: to}); err != nil {
 		return fmt.Errorf("RDMA Read of %d octets at STag %v, Tagged Offset %d: %w", len(p), stag, to, err)
 	}
 	return nil
@@ -330,7 +330,7 @@ func (c *servedClient) write(ctx context.Context, sink advert) error {
 	wctx, cancel := c.within(ctx, "progress of the RDMA Write")
 	defer cancel()
 	data := c.buf[:min(len(c.buf), int(sink.size))]
-	if err := c.conn.Write(wctx, data, sink.at); err != nil {
+	if err := c.conn.RDMAWrite(wctx, data, sink.at); err != nil {
 		return fmt.Errorf("RDMA Write of %d octets to STag %v, Tagged Offset %d: %w", len(data), sink.at.STag, sink.at.TO, err)
 	}
 	return c.send("go-ahead after the Write", advert{})

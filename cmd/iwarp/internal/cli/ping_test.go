@@ -108,7 +108,7 @@ func TestBadClients(t *testing.T) {
 	}
 	lend := func(n int, claim uint32, access iwarp.Access) func(context.Context, *iwarp.Conn) error {
 		return func(ctx context.Context, c *iwarp.Conn) error {
-			mr, err := c.RegisterMR(make([]byte, n), access)
+			mr, err := c.NewMR(make([]byte, n), access)
 			if err != nil {
 				return err
 			}
@@ -254,7 +254,7 @@ func TestMemoryOnTrust(t *testing.T) {
 				return nil
 			})
 			c := dial(t, addr)
-			src, err := c.RegisterMR(bytes.Repeat([]byte("0123456"), size)[:test.has], iwarp.RemoteRead)
+			src, err := c.NewMR(bytes.Repeat([]byte("0123456"), size)[:test.has], iwarp.RemoteRead)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -278,8 +278,8 @@ func TestSinkSizes(t *testing.T) {
 		t.Run(fmt.Sprint(test.size), func(t *testing.T) {
 			s := serve(t, "--max-size", "1000")
 			ctx, c := testContext(t), dial(t, s.addr)
-			src, _ := c.RegisterMR([]byte("0123456789"), iwarp.RemoteRead)
-			sink, _ := c.RegisterMR(make([]byte, 10), iwarp.RemoteWrite)
+			src, _ := c.NewMR([]byte("0123456789"), iwarp.RemoteRead)
+			sink, _ := c.NewMR(make([]byte, 10), iwarp.RemoteWrite)
 			if err := c.Send(ctx, advert{at: src.Remote(), size: 10}.appendTo(nil)); err != nil {
 				t.Fatal(err)
 			}
@@ -323,7 +323,7 @@ func TestBadServers(t *testing.T) {
 		}, "wrong data came back: octet 1 of 64 is 0xff, 0x72 was sent"},
 		{"one octet missing", func(ctx context.Context, c *iwarp.Conn, src advert) error {
 			b := make([]byte, src.size)
-			if err := c.Read(ctx, b, src.at); err != nil {
+			if err := c.RDMARead(ctx, b, src.at); err != nil {
 				return err
 			}
 			if err := c.Send(ctx, goAhead); err != nil {
@@ -333,7 +333,7 @@ func TestBadServers(t *testing.T) {
 			if err != nil {
 				return err
 			}
-			if err := c.Write(ctx, b[:63], sink.at); err != nil {
+			if err := c.RDMAWrite(ctx, b[:63], sink.at); err != nil {
 				return err
 			}
 			return c.Send(ctx, goAhead)
@@ -342,7 +342,7 @@ func TestBadServers(t *testing.T) {
 			return c.Send(ctx, goAhead[:3])
 		}, "go-ahead after the source's advert has 3 octets: 16 are due"},
 		{"Write into the source", func(ctx context.Context, c *iwarp.Conn, src advert) error {
-			return c.Write(ctx, goAhead, src.at)
+			return c.RDMAWrite(ctx, goAhead, src.at)
 		}, "iteration 1: waiting for the go-ahead after the source's advert: DDP tagged buffer: "},
 		{"close", func(context.Context, *iwarp.Conn, advert) error { return nil }, "closed the connection before its go-ahead after the source's advert"},
 		{"silence", func(_ context.Context, c *iwarp.Conn, _ advert) error {

@@ -60,7 +60,7 @@ func (p *program) hold([]byte) ([]byte, error) {
 func (p *program) read(args []byte) ([]byte, error) {
 	at, n := remote(args)
 	b := make([]byte, n)
-	if err := p.c.Read(p.ctx, b, at); err != nil {
+	if err := p.c.RDMARead(p.ctx, b, at); err != nil {
 		return nil, err
 	}
 	return binary.BigEndian.AppendUint32(nil, checksum(b)), nil
@@ -72,7 +72,7 @@ func (p *program) write(args []byte) ([]byte, error) {
 	at, n := remote(args)
 	b := make([]byte, n)
 	content(regionLarge, b)
-	return nil, p.c.Write(p.ctx, b, at)
+	return nil, p.c.RDMAWrite(p.ctx, b, at)
 }
 
 // fetchAdd: STag, TO, what to add. The answer is what was there.

@@ -84,13 +84,13 @@ func New(cfg *iwarp.Config) (*Target, error) {
 	if cfg.CloseTimeout == 0 {
 		cfg.CloseTimeout = 2 * time.Second
 	}
-	pd, err := cfg.Device.AllocPD()
+	pd, err := cfg.Device.NewPD()
 	if err != nil {
 		return nil, err
 	}
 	t := &Target{cfg: cfg, known: make(map[uint64]*memory)}
 	t.foreignArea, t.large = newArea(regionForeign, regionSize, 0), newArea(regionLarge, largeSize, 0)
-	t.foreign, err = pd.RegisterMR(t.foreignArea.buf, iwarp.RemoteRead|iwarp.RemoteWrite|iwarp.RemoteAtomic, nil)
+	t.foreign, err = pd.NewMR(t.foreignArea.buf, iwarp.RemoteRead|iwarp.RemoteWrite|iwarp.RemoteAtomic, nil)
 	return t, err
 }
 
@@ -347,7 +347,7 @@ func (p *program) start() error {
 		if k.shared {
 			opts.QP = nil
 		}
-		mr, err := p.c.PD().RegisterMR(a.buf, k.access, opts)
+		mr, err := p.c.PD().NewMR(a.buf, k.access, opts)
 		if err != nil {
 			return err
 		}

@@ -103,7 +103,7 @@ func (s *side) note(op, length int) {
 
 func (s *side) register(access iwarp.Access) *iwarp.MR {
 	s.t.Helper()
-	mr, err := s.c.RegisterMR(s.mem, access)
+	mr, err := s.c.NewMR(s.mem, access)
 	s.ok(err)
 	return mr
 }
@@ -161,14 +161,14 @@ func (s *side) immediate(op int, solicited bool) {
 
 func (s *side) write(n int) {
 	s.t.Helper()
-	s.ok(s.c.Write(s.ctx, pattern(n, 1), s.peer.mr.Remote()))
+	s.ok(s.c.RDMAWrite(s.ctx, pattern(n, 1), s.peer.mr.Remote()))
 	s.note(opWrite, n)
 }
 
 func (s *side) read(n int) {
 	s.t.Helper()
 	buf := make([]byte, n)
-	s.ok(s.c.Read(s.ctx, buf, s.peer.mr.Remote()))
+	s.ok(s.c.RDMARead(s.ctx, buf, s.peer.mr.Remote()))
 	if !bytes.Equal(buf, s.peer.mem[:n]) {
 		s.t.Fatalf("%s: read other octets", s.name)
 	}

@@ -151,13 +151,13 @@ func terminates() []*scene {
 	read := func(n int, from func(b *side) iwarp.RemoteBuffer) func(a, b *side) error {
 		return func(a, b *side) error {
 			a.note(opReadRequest, 28)
-			return a.c.Read(a.ctx, make([]byte, n), from(b))
+			return a.c.RDMARead(a.ctx, make([]byte, n), from(b))
 		}
 	}
 	write := func(n int, to func(b *side) iwarp.RemoteBuffer) func(a, b *side) error {
 		return func(a, b *side) error {
 			a.note(opWrite, n)
-			return a.c.Write(a.ctx, make([]byte, n), to(b))
+			return a.c.RDMAWrite(a.ctx, make([]byte, n), to(b))
 		}
 	}
 	none := func(*side) iwarp.RemoteBuffer { return iwarp.RemoteBuffer{STag: 0x00000100} }

@@ -17,16 +17,20 @@ func FourfoldSegments(c syscall.RawConn, address string) error {
 		return err
 	}
 	mtu, headers, err := routeMTU(to)
-	if err != nil || mtu%4 == 0 {
+	size := (mtu - headers) &^ 3
+	if err != nil || mtu%4 == 0 || size > maxSegment {
 		return err
 	}
 	if cerr := c.Control(func(fd uintptr) {
-		err = unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_MAXSEG, (mtu-headers)&^3)
+		err = unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_MAXSEG, size)
 	}); cerr != nil {
 		return cerr
 	}
 	return err
 }
+
+// maxSegment is the largest bound that Linux takes. Loopback's segments are above it.
+const maxSegment = 32767
 
 // routeMTU is the MTU of the route to an address, and what the headers of IP and TCP
 // without options take of it. It asks a datagram socket, and sends nothing.

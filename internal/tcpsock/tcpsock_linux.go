@@ -124,6 +124,10 @@ var manyPool = sync.Pool{New: func() any { return new(manyHeaders) }}
 func (s *Socket) SendSegments(bufs [][]byte, cuts []int, start int, end, wait bool) (int, error) {
 	m := manyPool.Get().(*manyHeaders)
 	m.fill(bufs, cuts, start, end)
+	if m.count == 0 {
+		manyPool.Put(m)
+		return 0, nil
+	}
 	s.many, s.wait, s.n, s.err = m, wait, 0, nil
 	err := s.rc.Write(s.tryMany)
 	s.many = nil
@@ -141,13 +145,17 @@ func (m *manyHeaders) fill(bufs [][]byte, cuts []int, start int, end bool) {
 	from, used := 0, 0
 	for m.count < maxHeaders && from < len(bufs) {
 		to, eor := len(bufs), end
-		if m.count < len(cuts) {
-			to, eor = cuts[m.count]-start, true
+		if len(cuts) > 0 {
+			to, eor, cuts = cuts[0]-start, true, cuts[1:]
 		}
 		list := m.iov[used:]
 		n, whole := fill(list, bufs[from:to])
+		if n == 0 && whole { // nothing but empty pieces
+			from = to
+			continue
+		}
 		if n == 0 {
-			break
+			break // the list is full
 		}
 		h := &m.msgs[m.count]
 		h.hdr.Iov, h.hdr.Flags = &list[0], 0

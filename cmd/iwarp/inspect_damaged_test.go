@@ -11,6 +11,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/go-iwarp/iwarp/cmd/iwarp/internal/ui"
+
 	"github.com/go-iwarp/iwarp/cmd/iwarp/internal/cli"
 )
 
@@ -43,8 +45,8 @@ func TestDamaged(t *testing.T) {
 				code := cli.Main(context.Background(), append(append([]string{"inspect"}, args...), damaged), &out, &errs)
 				complaint := strings.TrimPrefix(errs.String(), "iwarp: note: nothing in the capture matches --filter\n")
 				switch {
-				case code == cli.ExitUsage, code == cli.ExitOK && complaint != "", code == cli.ExitFailed && errs.Len()+out.Len() == 0,
-					code == cli.ExitRuleBroken && args[0] != "--verdict":
+				case code == ui.ExitUsage, code == ui.ExitOK && complaint != "", code == ui.ExitFailed && errs.Len()+out.Len() == 0,
+					code == ui.ExitRuleBroken && args[0] != "--verdict":
 					t.Fatalf("%s, damage %d, %v: exit code %d, stderr %q", name, i, args, code, &errs)
 				}
 			}

@@ -6,6 +6,9 @@ import (
 	"strings"
 	"testing"
 	"unicode/utf8"
+
+	"github.com/go-iwarp/iwarp/cmd/iwarp/internal/cmdtest"
+	"github.com/go-iwarp/iwarp/cmd/iwarp/internal/ui"
 )
 
 // full is a writer on a disk without room.
@@ -15,26 +18,26 @@ func (full) Write([]byte) (int, error) { return 0, errors.New("no space left") }
 
 // Output that got lost is no success, whatever the form.
 func TestLostOutput(t *testing.T) {
-	s := serve(t)
+	s := cmdtest.Serve(t, Main)
 	for _, args := range [][]string{
-		{"version"}, {"version", "--json"}, {"ping", s.addr, "--count", "1"}, {"ping", s.addr, "--count", "1", "--json"}, {"demo", "--bytes", "1"},
+		{"version"}, {"version", "--json"}, {"ping", s.Addr, "--count", "1"}, {"ping", s.Addr, "--count", "1", "--json"}, {"demo", "--bytes", "1"},
 	} {
-		errs := newLines()
-		if code := Main(testContext(t), args, full{}, errs); code != ExitFailed {
+		errs := cmdtest.NewLines()
+		if code := Main(cmdtest.Context(t), args, full{}, errs); code != ui.ExitFailed {
 			t.Errorf("%q: exit code %d", args, code)
 		}
-		mustContain(t, args[0], errs.String(), "iwarp: standard output: no space left")
+		cmdtest.MustContain(t, args[0], errs.String(), "iwarp: standard output: no space left")
 	}
 }
 
 // An error of the command line has the form that was asked for.
 func TestUsageForm(t *testing.T) {
 	for _, json := range []string{"--json", "--json=true"} {
-		out, errs := newLines(), newLines()
-		if code := Main(t.Context(), []string{"ping", "h", json, "--nosuch"}, out, errs); code != ExitUsage {
+		out, errs := cmdtest.NewLines(), cmdtest.NewLines()
+		if code := Main(t.Context(), []string{"ping", "h", json, "--nosuch"}, out, errs); code != ui.ExitUsage {
 			t.Errorf("exit code %d", code)
 		}
-		mustContain(t, json, out.String(), `{"event":"error","error":"unknown flag --nosuch","exit_code":2}`)
+		cmdtest.MustContain(t, json, out.String(), `{"event":"error","error":"unknown flag --nosuch","exit_code":2}`)
 		if errs.String() != "" {
 			t.Errorf("%s: on stderr: %s", json, errs)
 		}
@@ -46,19 +49,19 @@ func TestUsageForm(t *testing.T) {
 func TestOutputOfForeignText(t *testing.T) {
 	const evil = "\x1b[2J\x07\x9b\u009b\u202e\u2066\U000e0041\tx\x7f\u2028"
 	for _, asJSON := range []bool{false, true} {
-		out, errs := newLines(), newLines()
-		o := newOutput(out, errs)
-		o.json = asJSON
-		o.emit(errorEvent{Error: "first\nsecond " + evil, Peer: evil})
-		o.note(evil)
+		out, errs := cmdtest.NewLines(), cmdtest.NewLines()
+		o := ui.NewOutput(out, errs)
+		o.JSON = asJSON
+		o.Emit(ui.ErrorEvent{Error: "first\nsecond " + evil, Peer: evil})
+		o.Note(evil)
 		text := out.String() + errs.String()
 		for _, r := range strings.Trim(text, "\n") {
-			if controls(r) && r != '\n' && r != '\t' || r == utf8.RuneError && !asJSON {
+			if ui.Controls(r) && r != '\n' && r != '\t' || r == utf8.RuneError && !asJSON {
 				t.Errorf("JSON %t: %q in %q", asJSON, r, text)
 			}
 		}
 		if !asJSON {
-			mustContain(t, "stderr", errs.String(), "first\nsecond ", `\x1b[2J\a\x9b\u009b\u202e\u2066\U000e0041`)
+			cmdtest.MustContain(t, "stderr", errs.String(), "first\nsecond ", `\x1b[2J\a\x9b\u009b\u202e\u2066\U000e0041`)
 			continue
 		}
 		var e struct{ Error, Peer string }

@@ -5,6 +5,8 @@ import (
 	"runtime/debug"
 	"strconv"
 	"strings"
+
+	"github.com/go-iwarp/iwarp/cmd/iwarp/internal/ui"
 )
 
 // versionCmd is "iwarp version".
@@ -37,7 +39,7 @@ var rfcs = []rfc{
 }
 
 // Run prints the version.
-func (c *versionCmd) Run(out *output) error {
+func (c *versionCmd) Run(out *ui.Output) error {
 	e := versionEvent{Version: "unknown", Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH, RFCs: rfcs}
 	if info, ok := debug.ReadBuildInfo(); ok {
 		e.Version = info.Main.Version
@@ -47,14 +49,14 @@ func (c *versionCmd) Run(out *output) error {
 			}
 		}
 	}
-	out.json = c.JSON
-	out.emit(e)
+	out.JSON = c.JSON
+	out.Emit(e)
 	return nil
 }
 
-func (e versionEvent) kind() string { return "version" }
+func (e versionEvent) EventKind() string { return "version" }
 
-func (e versionEvent) text() string {
+func (e versionEvent) Text() string {
 	var b strings.Builder
 	b.WriteString("iwarp " + e.Version + "\n")
 	if e.Commit != "" {

@@ -1,0 +1,7 @@
+//go:build !linux
+
+package bench
+
+import "errors"
+
+func onOneCPU() error { return errors.ErrUnsupported }

@@ -40,35 +40,40 @@ func segmentsOut(t *testing.T, c *net.TCPConn) (n int) {
 //
 // Shows: MPA-5.1-03
 func TestEndOfRecordBetweenSegments(t *testing.T) {
-	for _, align := range []Align{AlignStrict, AlignSegments} {
-		for _, flushes := range []int{1, 4} {
-			t.Run(fmt.Sprintf("Align %d, %d flushes", align, flushes), func(t *testing.T) {
-				a, b := tcpPair(t)
-				x, y := fullOperation(a, b, false, true)
-				x.SetAlign(align)
-				const fpdus = 4
-				size := 50 // of a ULPDU
-				if align == AlignSegments {
-					size = x.MULPDU()/2 + 100 // no two fit one segment
-				}
-				before := segmentsOut(t, a)
-				sockopt(t, a, func(fd int) error { return unix.SetsockoptInt(fd, unix.IPPROTO_TCP, unix.TCP_CORK, 1) })
-				for range flushes {
-					for range fpdus / flushes {
-						if err := x.Queue(nil, [][]byte{make([]byte, size)}, false); err != nil {
-							t.Fatal(err)
-						}
-					}
-					if _, err := x.Flush(true); err != nil {
+	for _, c := range []struct {
+		name    string
+		align   Align
+		flushes [][]float64 // the length of each ULPDU, of MULPDU: each has a segment of its own
+	}{
+		{"one flush", AlignStrict, [][]float64{{0.001, 0.001, 0.001, 0.001}}},
+		{"four flushes", AlignStrict, [][]float64{{0.001}, {0.001}, {0.001}, {0.001}}},
+		{"one flush", AlignSegments, [][]float64{{0.6, 0.6, 0.6, 0.6}}},
+		{"four flushes", AlignSegments, [][]float64{{0.6}, {0.6}, {0.6}, {0.6}}},
+		{"ends within flushes and of flushes", AlignSegments, [][]float64{{1, 0.1}, {0.1, 1}}},
+	} {
+		t.Run(fmt.Sprintf("Align %d, %s", c.align, c.name), func(t *testing.T) {
+			a, b := tcpPair(t)
+			x, y := fullOperation(a, b, false, true)
+			x.SetAlign(c.align)
+			before, fpdus := segmentsOut(t, a), 0
+			sockopt(t, a, func(fd int) error { return unix.SetsockoptInt(fd, unix.IPPROTO_TCP, unix.TCP_CORK, 1) })
+			for _, sizes := range c.flushes {
+				for _, part := range sizes {
+					ulpdu := make([]byte, int(part*float64(x.MULPDU())))
+					if err := x.Queue(nil, [][]byte{ulpdu}, false); err != nil {
 						t.Fatal(err)
 					}
+					fpdus++
 				}
-				sockopt(t, a, func(fd int) error { return unix.SetsockoptInt(fd, unix.IPPROTO_TCP, unix.TCP_CORK, 0) })
-				collect(t, y, fpdus)
-				if n := segmentsOut(t, a) - before; n < fpdus {
-					t.Errorf("%d FPDUs went out in %d TCP segments", fpdus, n)
+				if _, err := x.Flush(true); err != nil {
+					t.Fatal(err)
 				}
-			})
-		}
+			}
+			sockopt(t, a, func(fd int) error { return unix.SetsockoptInt(fd, unix.IPPROTO_TCP, unix.TCP_CORK, 0) })
+			collect(t, y, fpdus)
+			if n := segmentsOut(t, a) - before; n < fpdus {
+				t.Errorf("%d FPDUs went out in %d TCP segments", fpdus, n)
+			}
+		})
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/go-iwarp/iwarp/tools/internal/decls"
@@ -141,17 +142,18 @@ func lex(src []byte) (all []lexeme, err error) {
 	}
 }
 
-// replace returns the declaration's file with other text in place of old, which is
-// there once.
-func (d *declaration) replace(old, other string) ([]byte, error) {
-	text := d.src[d.from:d.to]
-	have, err := lex(text)
+// edit is a part of a file that other text is put in place of.
+type edit struct{ from, to int }
+
+// locate returns where the tokens of old are in a declaration, which has them once.
+func (d *declaration) locate(old string) (edit, error) {
+	have, err := lex(d.src[d.from:d.to])
 	want, errOld := lex([]byte(old))
 	if err = errors.Join(err, errOld); err != nil {
-		return nil, err
+		return edit{}, err
 	}
 	if len(want) == 0 {
-		return nil, errors.New("it has no text to look for")
+		return edit{}, errors.New("it has no text to look for")
 	}
 	at, n := 0, 0
 	for i := range have {
@@ -160,11 +162,34 @@ func (d *declaration) replace(old, other string) ([]byte, error) {
 		}
 	}
 	if n != 1 {
-		return nil, fmt.Errorf("its text is there %d times, want once: %q", n, old)
+		return edit{}, fmt.Errorf("its text is there %d times, want once: %q", n, old)
 	}
-	from, to := d.from+have[at].from, d.from+have[at+len(want)-1].to
-	mutated := append(append([]byte(nil), d.src[:from]...), other...)
-	return append(mutated, d.src[to:]...), nil
+	return edit{d.from + have[at].from, d.from + have[at+len(want)-1].to}, nil
+}
+
+// replace returns the file of the declarations, all of one, with other text in place of
+// old in each of them.
+func (s *sources) replace(in, old, other string) (file string, mutated []byte, err error) {
+	var edits []edit
+	for name := range strings.SplitSeq(in, ", ") {
+		d, err := s.find(name)
+		if err != nil {
+			return "", nil, err
+		}
+		if file != "" && d.file != file {
+			return "", nil, fmt.Errorf("%s is in %s, the one before in %s", name, d.file, file)
+		}
+		e, err := d.locate(old)
+		if err != nil {
+			return "", nil, err
+		}
+		file, mutated, edits = d.file, d.src, append(edits, e)
+	}
+	slices.SortFunc(edits, func(a, b edit) int { return b.from - a.from }) // from the end on: places before it stay
+	for _, e := range edits {
+		mutated = slices.Concat(mutated[:e.from], []byte(other), mutated[e.to:])
+	}
+	return file, mutated, nil
 }
 
 func same(a, b []lexeme) bool {

@@ -55,14 +55,11 @@ type T[X any] struct{ n uint8 }
 		{"low.T.Do", "if x { return }; f(1, 2)", "f(1, 2); if x { return }", "// Rule: A-1-01\n\tf(1, 2)\n\tif x {\n\t\treturn\n\t}\n}"},
 		{"low.Do", "if x", "if !x", "\nfunc Do(x bool) {\n\tif !x {"},
 		{"low.T", "uint8", "uint16", "n uint16 }"},
+		{"low.T.Do, low.Do", "if x", "if !x", "\tif !x { // why"},
+		{"low.T.Do, low.Do", "if x", "if !x", "\nfunc Do(x bool) {\n\tif !x {"},
 		{"low.f", "a, b int", "b, a int", "func f(b, a int)"},
 	} {
-		d, err := newSources(root).find(c.in)
-		if err != nil {
-			t.Errorf("%s: %v", c.in, err)
-			continue
-		}
-		got, err := d.replace(c.old, c.new)
+		_, got, err := newSources(root).replace(c.in, c.old, c.new)
 		if err == nil {
 			got, err = format.Source(got)
 		}

@@ -26,8 +26,8 @@ import (
 type mutant struct {
 	name     string
 	ids      string // requirement ids, comma separated
-	in       string // the declaration: see anchor.go
-	old, new string // the tokens of old are in it exactly once; new takes their place
+	in       string // the declaration, or several of one file, comma separated: see anchor.go
+	old, new string // the tokens of old are in each exactly once; new takes their place
 	// tests are more tests to run, "folder Name" each: for rules whose ids are shown
 	// by tests of another package than the one that the mutant is in.
 	tests []string
@@ -131,13 +131,8 @@ func prepare(root string, all []*mutant, rules map[string]string, found []claims
 
 // apply changes the file that the mutant's declaration is in, to something that is
 // still Go.
-func (m *mutant) apply(code *sources) error {
-	d, err := code.find(m.in)
-	if err != nil {
-		return err
-	}
-	m.file = d.file
-	if m.mutated, err = d.replace(m.old, m.new); err != nil {
+func (m *mutant) apply(code *sources) (err error) {
+	if m.file, m.mutated, err = code.replace(m.in, m.old, m.new); err != nil {
 		return err
 	}
 	_, err = parser.ParseFile(token.NewFileSet(), m.file, m.mutated, parser.SkipObjectResolution)

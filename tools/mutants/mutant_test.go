@@ -12,12 +12,13 @@ import (
 // A mutant that does not apply, or that no test is for, is named with the reason.
 func TestPrepareComplains(t *testing.T) {
 	root := t.TempDir()
-	file := filepath.Join(root, "low", "a.go")
-	if err := os.Mkdir(filepath.Dir(file), 0o700); err != nil {
+	if err := os.Mkdir(filepath.Join(root, "low"), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(file, []byte("package low\n\nfunc F() { g(); h(); h() }\n"), 0o600); err != nil {
-		t.Fatal(err)
+	for name, text := range map[string]string{"a.go": "func F() { g(); h(); h() }", "b.go": "func K() { g() }"} {
+		if err := os.WriteFile(filepath.Join(root, "low", name), []byte("package low\n\n"+text+"\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
 	}
 	rules := map[string]string{"X-1": "a rule"}
 	found := []claims.Claim{{ID: "X-1", Pkg: "ddp", Test: "TestX"}}
@@ -31,6 +32,7 @@ func TestPrepareComplains(t *testing.T) {
 		{mutant{name: "empty", ids: "X-1", in: "low.F"}, "empty: low.F: it has no text"},
 		{mutant{name: "broken", ids: "X-1", in: "low.F", old: "g()", new: "g("}, "broken: low.F: low/a.go:3"},
 		{mutant{name: "lost", ids: "X-1", in: "low.G", old: "x"}, "lost: low.G: package low has no G"},
+		{mutant{name: "spread", ids: "X-1", in: "low.F, low.K", old: "g()"}, "spread: low.F, low.K: low.K is in low/b.go, the one before in low/a.go"},
 		{mutant{name: "nowhere", ids: "X-1", in: "high.F", old: "x"}, "nowhere: high.F: "},
 		{mutant{name: "nameless", ids: "X-1", in: "low", old: "x"}, `nameless: low: "low" is not package.Name`},
 		{mutant{name: "ruleless", ids: "X-1, X-2", in: "low.F", old: "g()"}, `ruleless: no requirement "X-2"`},

@@ -58,6 +58,7 @@ var ddpMutants = []mutant{
 	{name: "bounds-one-too-far", ids: "DDP-7.1-09, RDMAP-8.1.1-03, SEC-6.2.1-01", in: "ddp.Region.check", old: "uint64(len(r.buf))): return outOfBounds", new: "uint64(len(r.buf))+1): return outOfBounds"},
 	{name: "bounds-base-ignored", ids: "DDP-7.1-09, DDP-8.3.1-03", in: "ddp.Region.check", old: "case to < r.base || !fits(to-r.base,", new: "case !fits(max(to, r.base)-r.base,"},
 	{name: "invalidate-is-no-barrier", ids: "DDP-8.3.1-05, SEC-6.2.2-02", in: "ddp.Region.Invalidate", old: "func (r *Region) Invalidate() { r.guard.lock(); r.valid = false; r.guard.unlock()", new: "func (r *Region) Invalidate() { r.valid = false"},
+	{name: "barrier-of-the-first-stripe", ids: "DDP-8.3.1-05, RDMAP-8.1.1-06, SEC-6.2.2-02", in: "ddp.guard.lock, ddp.guard.unlock", old: "range g.more", new: "range min(1, len(g.more))"},
 	{name: "rights-not-revoked", ids: "DDP-8.3.1-04, RDMAP-8.1.1-05", in: "ddp.Region.SetAccess", old: "r.access = a & allAccess", new: "r.access |= a & allAccess"},
 	{name: "old-key-works", ids: "DDP-7.1-07, DDP-8.3-02", in: "ddp.Table.Lookup", old: "if STag(r.stag.Load()) != s || s == 0 { return nil", new: "if s == 0 { return nil", tests: []string{". TestHostile"}},
 	{name: "stags-in-sequence", ids: "RDMAP-8.1.1-08", in: "ddp.Table.freeIndex", old: "index = t.draw() & t.mask", new: "index = uint32(t.live+1) & t.mask"},

@@ -47,6 +47,8 @@ var mpaMutants = []mutant{
 	{name: "messages-not-fitted", ids: "MPA-5.1-03", in: "mpa.segments.ulpdu", old: "case n >= minFit:", new: "case n >= 1<<30:"},
 	{name: "segments-odd", ids: "MPA-5.1-03", in: "internal/tcpsock.FourfoldSegments", old: "size := (mtu - headers) &^ 3", new: "size := mtu - headers"},
 	{name: "segments-not-ended", ids: "MPA-5.1-03", in: "internal/tcpsock.manyHeaders.fill", old: "if eor && whole {", new: "if eor && !whole {"},
+	{name: "segment-not-ended", ids: "MPA-5.1-03", in: "mpa.Conn.write", old: "c.sock.Send(pieces, end, wait)", new: "c.sock.Send(pieces, false, wait)"},
+	{name: "last-segment-of-many-not-ended", ids: "MPA-5.1-03", in: "mpa.Conn.write", old: "c.sock.SendSegments(pieces, cuts, start, end, wait)", new: "c.sock.SendSegments(pieces, cuts, start, false, wait)"},
 
 	// the connection
 	{name: "responder-speaks-first", ids: "MPA-7.1.2-14", in: "mpa.NewConn", old: "c.maySend.Store(p.Initiator)", new: "c.maySend.Store(true)"},

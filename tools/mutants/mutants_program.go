@@ -19,6 +19,8 @@ var programMutants = []mutant{
 	{name: "reads-without-a-cap", ids: "SEC-6.4.3.3-02, RDMAP-8.1.1-11", in: "iwarp.Config.check", old: "f.value > c.Device.limits.MaxRead {", new: "f.value > 16382 {"},
 	{name: "window-beyond-its-region", ids: "RDMAP-8.1.1-03, SEC-6.2.1-01", in: "iwarp.Bind.prepare", old: "if b.Offset > size || b.Length > size-b.Offset {", new: "if b.Offset > size {"},
 	{name: "window-outlives-its-region", ids: "RDMAP-8.1.1-06, SEC-6.2.2-02", in: "ddp.Region.Invalidate", old: "r.valid = false; r.guard.unlock(); r.leaveToWindows(0)", new: "r.valid = false; r.guard.unlock()"},
+	{name: "window-keeps-its-rights", ids: "RDMAP-8.1.1-06, SEC-6.2.2-02", in: "ddp.Region.SetAccess", old: "r.leaveToWindows(a)", new: ""},
+	{name: "window-outlives-the-key", ids: "RDMAP-8.1.1-06, SEC-6.2.2-02", in: "ddp.Region.Rekey", old: "r.leaveToWindows(0)", new: ""},
 	{name: "window-valid-before-its-turn", ids: "RDMAP-8.1.1-04", in: "ddp.Table.Register", old: "valid: c.Parent == nil", new: "valid: true"},
 	{name: "reset-instead-of-fin", ids: "RDMAP-6.2.1-04, DDP-6.2.1-01", in: "iwarp.Conn.closeHalf", old: "err := c.llp.CloseWrite()", new: "err := c.llp.Abort()"},
 	{name: "fin-not-sent", ids: "DDP-6.2.1-05, DDP-6.2.1-06, DDP-3-09", in: "iwarp.Conn.closeHalf", old: "err := c.llp.CloseWrite()", new: "var err error"},

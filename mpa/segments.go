@@ -18,8 +18,9 @@ const (
 	// fitSegments is how many segments a message has to fill for its FPDUs to be
 	// fitted under AlignAuto: each fitted message is an FPDU more.
 	fitSegments = 4
-	// minFit is the shortest ULPDU in octets to be made for the end of a segment.
-	minFit = 64
+	// minFit is the shortest ULPDU in octets to be made for the end of a segment
+	// (https://www.rfc-editor.org/rfc/rfc5044#section-4.5).
+	minFit = MinMULPDU
 )
 
 // ulpdu returns how long the next ULPDU should be at most: mulpdu, or as long as what
@@ -41,7 +42,7 @@ func (s *segments) ulpdu(mulpdu int, rest uint64) int {
 	default:
 		return mulpdu
 	}
-	// Rule: MPA-5.1-03
+	// Rule: MPA-5.1-03, MPA-4.5-03, MPA-4.5-07
 	n := ulpduFor(s.emss - s.fill)
 	switch {
 	case uint64(max(n, 0)) >= rest:
@@ -52,7 +53,7 @@ func (s *segments) ulpdu(mulpdu int, rest uint64) int {
 		return mulpdu // the segment is ended
 	}
 	// Across this end, so that the next one ends with the segment.
-	return min(ulpduFor((2*s.emss-s.fill)/2), mulpdu)
+	return min(max(ulpduFor((2*s.emss-s.fill)/2), minFit), mulpdu)
 }
 
 // ulpduFor is the longest ULPDU whose FPDU has at most n octets.

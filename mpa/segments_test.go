@@ -71,7 +71,7 @@ func TestAlignedCounter(t *testing.T) {
 // do: within a long message under AlignAuto, and in any that does not fit under
 // AlignSegments. (An FPDU is 6 octets longer than a ULPDU here.)
 //
-// Shows: MPA-5.1-03
+// Shows: MPA-5.1-03, MPA-4.5-03, MPA-4.5-07
 func TestNextULPDU(t *testing.T) {
 	const emss, mulpdu = 1460, 1454
 	for _, tt := range []struct {
@@ -92,6 +92,9 @@ func TestNextULPDU(t *testing.T) {
 		{"fits", AlignSegments, 1000, 454, mulpdu},
 		{"too short to be cut", AlignSegments, 1400, 128, mulpdu},
 		{"too little room to be used", AlignSegments, 1400, 1000, mulpdu},
+		{"room for 128 octets is enough", AlignSegments, 1460 - 6 - 130, 1000, 130},
+		{"room for 126 is not", AlignSegments, 1460 - 6 - 126, 1000, mulpdu},
+		{"nor in a long message", AlignAuto, 1460 - 6 - 126, 1 << 20, 790},
 	} {
 		s := segments{emss: emss, how: tt.how, fill: tt.fill}
 		if got := s.ulpdu(mulpdu, tt.rest); got != tt.want {
@@ -104,7 +107,7 @@ func TestNextULPDU(t *testing.T) {
 			s := segments{emss: emss, how: AlignAuto, fill: fill}
 			for range 2 {
 				n := s.ulpdu(MULPDU(emss, false), 1<<20)
-				if n < minFit || n > MULPDU(emss, false) {
+				if n < 128 || n > MULPDU(emss, false) {
 					t.Fatalf("EMSS %d, from %d: a ULPDU of %d octets", emss, fill, n)
 				}
 				s.passed(FPDULen(n))

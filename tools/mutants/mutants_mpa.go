@@ -44,6 +44,7 @@ var mpaMutants = []mutant{
 	{name: "mulpdu-never-changes", ids: "MPA-4.5-05, MPA-3-02, DDP-3-01", in: "mpa.Conn.refresh", old: "if c.gone >= c.every || c.knobs.Load() != c.seenKnobs {", new: "if c.every == 0 && (c.gone >= c.every || c.knobs.Load() != c.seenKnobs) {"},
 	{name: "mulpdu-not-from-tcp", ids: "MPA-5.1-01, MPA-4.5-05", in: "mpa.Conn.readEMSS", old: "err == nil && n > 0 { emss = n", new: "err == nil && n > 1<<30 { emss = n"},
 	{name: "segments-not-aligned", ids: "MPA-5.1-03", in: "mpa.segments.endBefore", old: "s.fill > 0 && s.fill+n > s.emss", new: "s.fill > 1<<30 && s.fill+n > s.emss"},
+	{name: "fitted-below-128", ids: "MPA-4.5-07", in: "mpa.segments.ulpdu", old: "case n >= minFit:", new: "case n >= minFit/2:"},
 	{name: "messages-not-fitted", ids: "MPA-5.1-03", in: "mpa.segments.ulpdu", old: "case n >= minFit:", new: "case n >= 1<<30:"},
 	{name: "segments-odd", ids: "MPA-5.1-03", in: "internal/tcpsock.FourfoldSegments", old: "size := (mtu - headers) &^ 3", new: "size := mtu - headers"},
 	{name: "segments-not-ended", ids: "MPA-5.1-03", in: "internal/tcpsock.manyHeaders.fill", old: "if eor && whole {", new: "if eor && !whole {"},

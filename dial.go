@@ -172,11 +172,7 @@ func client(ctx context.Context, nc net.Conn, cfg *Config) (*Conn, error) {
 // leavesOpen reports whether an error of startup leaves TCP to the caller
 // (RFC 5044 section 7.1.2 rule 3).
 func leavesOpen(err error) bool {
-	switch err.(type) {
-	case *RejectError, *DeclinedError:
-		return true
-	}
-	return false
+	return errors.As(err, new(*RejectError)) || errors.As(err, new(*DeclinedError))
 }
 
 // pickRTR chooses the RTR to send among those agreed upon. A Write costs the

@@ -10,7 +10,7 @@ import (
 	"github.com/go-iwarp/iwarp/rdmap"
 )
 
-// ErrClientFirst: a responder's work waits for the initiator's first message, before
+// ErrClientFirst says that a responder's work waits for the initiator's first message, before
 // which it may send nothing on a client-server connection
 // (https://www.rfc-editor.org/rfc/rfc5044#section-7.1.2 rule 4), and that has not come.
 // Either the initiator's program sends first, or both ends agree on a peer-to-peer

@@ -60,7 +60,7 @@ func TestFaults(t *testing.T) {
 				"CRC copy":  func() error { return try(func() { crc32c.Copy(0, own, other) }) },
 			} {
 				err := f()
-				if e, ok := err.(*fault.Error); !ok || !e.Within(other) || e.Within(own) { //nolint:errorlint // as it is returned
+				if e, ok := err.(*fault.Error); !ok || !e.Within(other) || e.Within(own) {
 					t.Errorf("%s, %d octets from %d on: %v", name, n, from, err)
 				}
 			}

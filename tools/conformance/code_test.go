@@ -96,8 +96,11 @@ func TestAssignCode(t *testing.T) {
 	}
 	found := []claims.Claim{{ID: "A-1-01", Pkg: ".", Test: "TestA"}, {ID: "A-1-02", Pkg: ".", Test: "TestB"}}
 	places := []place{
-		{id: "A-1-01", name: "F", file: "f.go"}, {id: "A-1-01", name: "F", file: "f.go"}, {id: "A-1-01", name: "low.G", file: "low/g.go"},
-		{id: "A-1-03", name: "F", file: "f.go"}, {id: "A-1-05", name: "F", file: "f.go"},
+		{id: "A-1-01", name: "F", file: "f.go"},
+		{id: "A-1-01", name: "F", file: "f.go"},
+		{id: "A-1-01", name: "low.G", file: "low/g.go"},
+		{id: "A-1-03", name: "F", file: "f.go"},
+		{id: "A-1-05", name: "F", file: "f.go"},
 	}
 	complaints := assign(rules, found, places, map[string][]string{"A-1-01": {"broken"}})
 	if len(complaints) != 2 || !strings.Contains(complaints[0], "A-1-03, which does not apply") || !strings.Contains(complaints[1], "no requirement A-1-05") {

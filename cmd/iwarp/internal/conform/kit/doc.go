@@ -1,4 +1,4 @@
-// Package conform is a conformance and hostile-peer kit for iWARP endpoints: what
+// Package kit is a conformance and hostile-peer kit for iWARP endpoints: what
 // h2spec is for HTTP/2. It plays one end of connections to an endpoint under
 // test, one case at a time or many, and judges what the endpoint does.
 //

@@ -18,8 +18,10 @@ func TestReportsNameTests(t *testing.T) {
 	check(t, "docs/reports.md", err)
 	known := map[string]bool{}
 	decl := regexp.MustCompile(`(?m)^func ((?:Test|Fuzz|Example)\w*)\(`)
-	for _, dir := range []string{".", "mpa", "ddp", "rdmap", "iwarptest", "protocol", "internal/vectors", "cmd/iwarp/internal/demo",
-		"cmd/iwarp/internal/inspect/analysis"} {
+	for _, dir := range []string{
+		".", "mpa", "ddp", "rdmap", "iwarptest", "protocol", "internal/vectors", "cmd/iwarp/internal/demo",
+		"cmd/iwarp/internal/inspect/analysis",
+	} {
 		files, err := os.ReadDir(dir)
 		check(t, dir, err)
 		for _, f := range files {

@@ -7,6 +7,8 @@
 //     "// Shows: MPA-4.1-01, MPA-4.1-02". Where the project has a list of
 //     requirements (a file requirements.tsv), it has each of them.
 //   - A relative link of a Markdown file leads to a file, and to a heading of it.
+//   - A rule of depguard in .golangci.yml, about which package may import which,
+//     matches a file.
 //   - No file names a path of somebody's machine, and a URL points at one of the
 //     hosts that the project is known to cite.
 //
@@ -65,7 +67,7 @@ func check(dir string) (findings []finding, n int, err error) {
 	if err != nil {
 		return nil, 0, err
 	}
-	findings = slices.Concat(checkText(files), checkShows(files), checkLinks(files), checkDocs(files))
+	findings = slices.Concat(checkText(files), checkShows(files), checkLinks(files), checkDocs(files), checkLint(files))
 	slices.SortStableFunc(findings, func(a, b finding) int {
 		return cmp.Or(cmp.Compare(a.file, b.file), cmp.Compare(a.line, b.line))
 	})

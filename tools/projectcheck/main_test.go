@@ -49,6 +49,22 @@ func TestChecks(t *testing.T) {
 			[]string{"a.sh:1 " + badPath, "a.sh:2 " + badPath, "a.sh:3 " + badPath, "a.sh:4 " + badPath, "a.sh:7 " + badHost},
 		},
 		{
+			"lint rules", checkLint,
+			[]file{
+				one(
+					".golangci.yml",
+					`          files: ["${base-path}/a/*.go", "!${base-path}/a/b/*.go", "!$test"]`,
+					`          files: ["${base-path}/c/*.go", "!$test"]`, `          files: ["${base-path}/c/*.go"]`,
+					`          files: ["${base-path}/a/**/*.go", "${base-path}/*.go"]`, `          files: [$all]`,
+				),
+				one("a/a.go"), one("a/b/b.go"), one("c/c_test.go"),
+			},
+			[]string{
+				".golangci.yml:2 the pattern of a lint rule matches no file",
+				".golangci.yml:4 the pattern of a lint rule matches no file",
+			},
+		},
+		{
 			"shows, no list of requirements", checkShows,
 			[]file{one(
 				"a_test.go",

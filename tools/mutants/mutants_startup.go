@@ -64,7 +64,7 @@ var startupMutants = []mutant{
 	{name: "startup-error-taken-for-siws", ids: "MPA2-9.1-07, MPA2-9.2-09", in: "rdmap.Stream.deliverTerminate", old: "term.err(s.cfg.Initiator || s.opened)", new: "term.err(true)"},
 	{name: "mirrored-terminate-as-it-stands", ids: "RDMAP-4.8-10", in: "rdmap.Terminate.meaning", old: "(t.Mirrored || late || !t.Code.Defined())", new: "(late || !t.Code.Defined())"},
 	{name: "declined-reply-goes-on", ids: "MPA-7.1.2-12, MPA-7.1.2-16", in: "mpa.Options.verify", old: "return &DeclinedError{err}", new: "return nil"},
-	{name: "declined-reply-closes-tcp", ids: "MPA-7.1.2-12", in: "iwarp.leavesOpen", old: "case *RejectError, *DeclinedError:", new: "case *RejectError:"},
+	{name: "declined-reply-closes-tcp", ids: "MPA-7.1.2-12", in: "iwarp.leavesOpen", old: "|| errors.As(err, new(*DeclinedError))", new: ""},
 	{name: "peer-to-peer-required-closes", ids: "MPA-7.1.2-17", in: "iwarp.ConnRequest.Accept", old: "_ = r.in.Reject(ctx, o, nil)", new: "_ = r.in.Close()"},
 	{name: "rtr-read-raises-ird-of-initiator", ids: "RDMAP-6.1-05", in: "rdmap.NewStream", old: "if cfg.Initiator { ord = max(ord, 1)", new: "if cfg.Initiator { ord, ird = max(ord, 1), max(ird, 1)"},
 	{name: "no-terminate-for-a-bad-reply", ids: "MPA2-9.1-07, MPA2-9.2-09, MPA2-9.3-01", in: "iwarp.client", old: "c.stream.Fail(perr, true)", new: "c.stream.Fail(perr, false)"},

@@ -414,7 +414,7 @@ func TestAttackUnprovenConnections(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			const n = 50
-			ln := must(iwarp.Listen("tcp", "127.0.0.1:0", &iwarp.Config{MaxPending: 2 * n, Device: newDevice(t, nil)}))(t)
+			ln := must((&iwarp.ListenConfig{MaxPending: 2 * n, Config: &iwarp.Config{Device: newDevice(t, nil)}}).Listen(t.Context(), "tcp", "127.0.0.1:0"))(t)
 			defer ln.Close()
 			var ends []interface{ Close() error }
 			perConn, goroutines := heapPer(t, n, func(int) {

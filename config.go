@@ -70,8 +70,8 @@ type Config struct {
 	RequirePeerToPeer bool
 	// IRD and ORD are how many RDMA Reads and atomics this end serves and issues
 	// at once. What is agreed may be less. Default 32 each, but an ORD that the
-	// peer has not agreed to (revision 1) is 1 unless it is set here; negative
-	// means 0; [NotNegotiated] leaves the number to the ULPs.
+	// peer has not agreed to (revision 1) is 1 unless it is set here. [NoReads] means
+	// none at all, and [NotNegotiated] leaves the number to the ULPs.
 	IRD, ORD int
 	// RequireCRC makes startup fail rather than go without CRC, whatever the
 	// device's policy says. (Without a policy the CRC is always on.)
@@ -123,19 +123,6 @@ type Config struct {
 	// polls, the connection receives as usual. Only on TCP and unix sockets.
 	Polling bool
 
-	// MaxPending bounds the startups that a listener has under way or waiting for its
-	// program. At the bound a new connection takes the place of a silent one, whose
-	// Request has not come: of the peer that has the most of these, the oldest. So
-	// silent connections keep nobody out, and a peer has at least as long as
-	// MaxPending newer ones take to arrive. One whose Request has come is not
-	// dropped; while all are such, further connections wait in the kernel's queue.
-	// Default 128.
-	MaxPending int
-	// MaxPendingPerPeer bounds those of one peer, in the same way; but beyond it, and
-	// with none of them silent, a connection is closed at once. A peer is an
-	// IPv4 address or an IPv6 network of 64 bits. Default MaxPending: no bound.
-	MaxPendingPerPeer int
-
 	// Wrap, if not nil, is called with each connection below, from Dial, Client,
 	// Listen or Server, before startup; what it gives is used in its place. It is
 	// for recording (package capture), counting or limiting what goes over the
@@ -162,9 +149,15 @@ const defaultQueue = 128
 // defaultRecvSize is the default of RecvSize.
 const defaultRecvSize = 64 << 10
 
-// NotNegotiated in Config.IRD or ORD leaves the value out of the negotiation
-// (RFC 6581 section 9.1).
-const NotNegotiated = protocol.NotNegotiated
+// Values of [Config.IRD] and [Config.ORD] beside numbers.
+const (
+	// NoReads: this end serves, or issues, no RDMA Read and no atomic.
+	NoReads = -1
+	// NotNegotiated leaves the number out of the negotiation
+	// (https://www.rfc-editor.org/rfc/rfc6581#section-9.1). In [ConnectionState] it means
+	// that the peer has not said a number.
+	NotNegotiated = protocol.NotNegotiated
+)
 
 // Clone copies c. The device, domain and QP are shared. A nil c gives nil.
 func (c *Config) Clone() *Config {
@@ -196,14 +189,15 @@ func (c *Config) withDefaults() (*Config, error) {
 	setDefault(&n.RecvDepth, min(defaultQueue, n.Device.limits.MaxWR))
 	setDefault(&n.RecvSize, defaultRecvSize)
 	setDefault(&n.SendDepth, min(defaultQueue, n.Device.limits.MaxWR))
-	setDefault(&n.MaxPending, 128)
-	setDefault(&n.MaxPendingPerPeer, n.MaxPending)
 	n.RTR &= allRTRKinds
-	n.IRD, n.ORD = max(n.IRD, 0), max(n.ORD, 0)
 	if n.Logger == nil {
 		n.Logger = n.Device.logger
 	}
-	return n, n.check()
+	if err := n.check(); err != nil {
+		return nil, err
+	}
+	n.IRD, n.ORD = max(n.IRD, 0), max(n.ORD, 0) // of NoReads
+	return n, nil
 }
 
 func setDefault[T comparable](v *T, d T) {
@@ -248,24 +242,35 @@ func (c *Config) check() error {
 		name  string
 		value int
 	}{{"IRD", c.IRD}, {"ORD", c.ORD}} {
+		if f.value < NoReads {
+			return fmt.Errorf("iwarp: Config.%s is %d: a number, 0 for the default, NoReads or NotNegotiated", f.name, f.value)
+		}
 		if f.value != NotNegotiated && f.value > c.Device.limits.MaxRead {
 			return fmt.Errorf("%w: Config.%s is %d: the device allows %d", ErrLimit, f.name, f.value, c.Device.limits.MaxRead)
 		}
 	}
-	for _, f := range [...]struct {
-		name            string
-		value, min, max int
-	}{
-		{"RecvDepth", c.RecvDepth, 1, c.Device.limits.MaxWR},
-		{"SendDepth", c.SendDepth, 1, c.Device.limits.MaxWR},
-		{"RecvSize", c.RecvSize, 1, 1 << 30},
-		{"MaxPending", c.MaxPending, 1, 1 << 20},
-		{"MaxPendingPerPeer", c.MaxPendingPerPeer, 1, c.MaxPending},
-		{"FPDUMax", c.FPDUMax, 0, maxFPDU},
+	for _, f := range [...]limit{
+		{"Config.RecvDepth", c.RecvDepth, 1, c.Device.limits.MaxWR},
+		{"Config.SendDepth", c.SendDepth, 1, c.Device.limits.MaxWR},
+		{"Config.RecvSize", c.RecvSize, 1, 1 << 30},
+		{"Config.FPDUMax", c.FPDUMax, 0, maxFPDU},
 	} {
-		if f.value < f.min || f.value > f.max {
-			return fmt.Errorf("%w: Config.%s is %d: between %d and %d", ErrLimit, f.name, f.value, f.min, f.max)
+		if err := f.check(); err != nil {
+			return err
 		}
+	}
+	return nil
+}
+
+// limit is the range of a field.
+type limit struct {
+	name            string
+	value, min, max int
+}
+
+func (l limit) check() error {
+	if l.value < l.min || l.value > l.max {
+		return fmt.Errorf("%w: %s is %d: between %d and %d", ErrLimit, l.name, l.value, l.min, l.max)
 	}
 	return nil
 }
@@ -290,7 +295,7 @@ const defaultFPDUMax = 32 << 10
 func (c *Config) options(ctx context.Context, local, remote net.Addr) *mpa.Options {
 	o := &mpa.Options{
 		Revision: uint8(c.Revision), RDMAC: c.RDMAC, Markers: c.Markers, RTR: c.RTR,
-		IRD: depth(c.IRD), ORD: depth(c.ORD), PrivateData: c.PrivateData,
+		IRD: c.IRD, ORD: c.ORD, PrivateData: c.PrivateData,
 		NoCRC: c.mayOmitCRC(ctx, local, remote),
 	}
 	if c.VerifyReply != nil {
@@ -322,13 +327,6 @@ func (c *Config) wrap(nc net.Conn) net.Conn {
 		return nc
 	}
 	return c.Wrap(nc)
-}
-
-func depth(v int) int {
-	if v == NotNegotiated {
-		return -1
-	}
-	return v
 }
 
 func addrOf(a net.Addr) netip.Addr {

@@ -20,7 +20,7 @@ type ConnectionState struct {
 	PeerToPeer  bool  // the initiator opened the stream with an RTR
 	RTR         RTR   // kinds that both ends support
 	IRD, ORD    int   // depths in force at this end
-	// PeerIRD and PeerORD are what the peer said, -1 if it said nothing.
+	// PeerIRD and PeerORD are what the peer said, [NotNegotiated] if it said nothing.
 	PeerIRD, PeerORD int
 	// PrivateData is what the peer's ULP sent with its startup frame.
 	PrivateData []byte
@@ -39,7 +39,7 @@ func stateOf(p mpa.Params, cfg *Config) ConnectionState {
 // serving the default number where the ULPs agree by themselves.
 func agreedIRD(p mpa.Params, cfg *Config) int {
 	switch {
-	case p.IRD >= 0:
+	case p.IRD != NotNegotiated:
 		return p.IRD
 	case cfg.IRD == NotNegotiated:
 		return min(defaultDepth, cfg.Device.limits.MaxRead)
@@ -52,7 +52,7 @@ func agreedIRD(p mpa.Params, cfg *Config) int {
 // risk, and only taken when it has set a number.
 func agreedORD(p mpa.Params, cfg *Config) int {
 	switch {
-	case p.PeerIRD >= 0 && p.ORD >= 0:
+	case p.PeerIRD != NotNegotiated && p.ORD != NotNegotiated:
 		return p.ORD
 	case cfg.ordSet && cfg.ORD != NotNegotiated:
 		return cfg.ORD

@@ -296,7 +296,8 @@ func TestConfigErrors(t *testing.T) {
 		{iwarp.Config{RecvDepth: -1}, []string{"Config.RecvDepth", "-1", "between 1 and"}},
 		{iwarp.Config{SendDepth: 1 << 20}, []string{"Config.SendDepth", "1048576", "65536"}},
 		{iwarp.Config{RecvSize: -5}, []string{"Config.RecvSize", "-5"}},
-		{iwarp.Config{MaxPending: -1}, []string{"Config.MaxPending", "-1"}},
+		{iwarp.Config{IRD: -2}, []string{"Config.IRD", "-2", "NoReads"}},
+		{iwarp.Config{ORD: -2}, []string{"Config.ORD", "-2", "NoReads"}},
 		{iwarp.Config{FPDUMax: 1 << 20}, []string{"Config.FPDUMax", "1048576"}},
 		{iwarp.Config{RequirePeerToPeer: true, RTR: iwarp.RTRNone}, []string{"RequirePeerToPeer", "RTR"}},
 		{iwarp.Config{RequirePeerToPeer: true, Revision: 1}, []string{"RequirePeerToPeer", "revision 2"}},
@@ -310,6 +311,19 @@ func TestConfigErrors(t *testing.T) {
 	wantWords(t, err, "udp")
 	_, err = iwarp.Dial(t.Context(), "unix", "x", nil)
 	wantWords(t, err, "unix")
+	for _, c := range []struct {
+		cfg   iwarp.ListenConfig
+		words []string
+	}{
+		{iwarp.ListenConfig{MaxPending: -1}, []string{"ListenConfig.MaxPending", "-1"}},
+		{iwarp.ListenConfig{MaxPending: 4, MaxPendingPerPeer: 5}, []string{"ListenConfig.MaxPendingPerPeer", "5", "between 1 and 4"}},
+		{iwarp.ListenConfig{Config: &iwarp.Config{RecvSize: -5}}, []string{"Config.RecvSize", "-5"}},
+	} {
+		_, err := c.cfg.Listen(t.Context(), "tcp", "127.0.0.1:0")
+		wantWords(t, err, c.words...)
+		_, err = c.cfg.NewListener(nil)
+		wantWords(t, err, c.words...)
+	}
 	_, err = iwarp.Listen("tcp", "127.0.0.1:0", &iwarp.Config{QP: newQP(t, newDevice(t, nil), nil)})
 	wantWords(t, err, "Config.QP", "ConnRequest.Accept")
 	for _, c := range []struct {

@@ -13,8 +13,31 @@ import (
 	"github.com/go-iwarp/iwarp/mpa"
 )
 
+// ListenConfig configures a [Listener]. Nil, and zero in a field, mean the documented
+// default.
+type ListenConfig struct {
+	// Config is of the connections that [Listener.Accept] makes. It must have no QP, since a
+	// listener has many connections; [ConnRequest.Accept] can use another one.
+	Config *Config
+	// NetListenConfig makes the TCP listener; nil means a zero net.ListenConfig.
+	NetListenConfig *net.ListenConfig
+
+	// MaxPending bounds the startups that a listener has under way or waiting for its
+	// program. At the bound a new connection takes the place of a silent one, whose
+	// Request has not come: of the peer that has the most of these, the oldest. So
+	// silent connections keep nobody out, and a peer has at least as long as
+	// MaxPending newer ones take to arrive. One whose Request has come is not
+	// dropped; while all are such, further connections wait in the kernel's queue.
+	// Default 128.
+	MaxPending int
+	// MaxPendingPerPeer bounds those of one peer, in the same way; but beyond it, and
+	// with none of them silent, a connection is closed at once. A peer is an
+	// IPv4 address or an IPv6 network of 64 bits. Default MaxPending: no bound.
+	MaxPendingPerPeer int
+}
+
 // Listener accepts iWARP connections. Startups run side by side, so that a slow peer
-// delays nobody, and at most Config.MaxPending at a time: beyond that each new
+// delays nobody, and at most [ListenConfig.MaxPending] at a time: beyond that each new
 // connection takes the place of a silent one, whose Request has not come yet.
 type Listener struct {
 	nl      net.Listener
@@ -32,46 +55,81 @@ type Listener struct {
 }
 
 // Listen listens on a TCP address. network is "tcp", "tcp4" or "tcp6". cfg may be
-// nil; a QP in it is refused, since a listener has many connections.
+// nil. See [ListenConfig] for more.
 func Listen(network, address string, cfg *Config) (*Listener, error) {
+	return (&ListenConfig{Config: cfg}).Listen(context.Background(), network, address)
+}
+
+// NewListener accepts iWARP connections from nl, which may be of any kind: TLS, a
+// unix socket. The Listener owns nl, unless there is an error. cfg may be nil. See
+// [ListenConfig] for more.
+func NewListener(nl net.Listener, cfg *Config) (*Listener, error) {
+	return (&ListenConfig{Config: cfg}).NewListener(nl)
+}
+
+// Listen is like the function [Listen]. ctx bounds the lookup of address, as it does in
+// [net.ListenConfig], and does not affect the listener.
+func (c *ListenConfig) Listen(ctx context.Context, network, address string) (*Listener, error) {
 	switch network {
 	case "tcp", "tcp4", "tcp6":
 	default:
 		return nil, net.UnknownNetworkError(network)
 	}
-	c, err := listenConfig(cfg)
+	n, err := c.withDefaults()
 	if err != nil {
 		return nil, err
 	}
-	nl, err := net.Listen(network, address)
+	nl, err := n.NetListenConfig.Listen(ctx, network, address)
 	if err != nil {
 		return nil, err
 	}
-	return newListener(nl, c), nil
+	return newListener(nl, n), nil
 }
 
-// NewListener accepts iWARP connections from nl, which may be of any kind: TLS, a
-// unix socket. The Listener owns nl. cfg is as for Listen.
-func NewListener(nl net.Listener, cfg *Config) (*Listener, error) {
-	c, err := listenConfig(cfg)
+// NewListener is like the function [NewListener].
+func (c *ListenConfig) NewListener(nl net.Listener) (*Listener, error) {
+	n, err := c.withDefaults()
 	if err != nil {
 		return nil, err
 	}
-	return newListener(nl, c), nil
-}
-
-func listenConfig(cfg *Config) (*Config, error) {
-	if cfg != nil && cfg.QP != nil {
-		return nil, fmt.Errorf("iwarp: Config.QP is set for a listener: give each connection its QP with ConnRequest.Accept")
+	if nl == nil {
+		return nil, errors.New("iwarp: NewListener of a nil net.Listener")
 	}
-	return cfg.withDefaults()
+	return newListener(nl, n), nil
 }
 
-func newListener(nl net.Listener, cfg *Config) *Listener {
+// withDefaults copies c, fills in the defaults and checks the ranges.
+func (c *ListenConfig) withDefaults() (*ListenConfig, error) {
+	var n ListenConfig
+	if c != nil {
+		n = *c
+	}
+	if n.Config != nil && n.Config.QP != nil {
+		return nil, errors.New("iwarp: Config.QP is set for a listener: give each connection its QP with ConnRequest.Accept")
+	}
+	if n.NetListenConfig == nil {
+		n.NetListenConfig = &net.ListenConfig{}
+	}
+	setDefault(&n.MaxPending, 128)
+	setDefault(&n.MaxPendingPerPeer, n.MaxPending)
+	for _, f := range [...]limit{
+		{"ListenConfig.MaxPending", n.MaxPending, 1, 1 << 20},
+		{"ListenConfig.MaxPendingPerPeer", n.MaxPendingPerPeer, 1, n.MaxPending},
+	} {
+		if err := f.check(); err != nil {
+			return nil, err
+		}
+	}
+	var err error
+	n.Config, err = n.Config.withDefaults()
+	return &n, err
+}
+
+func newListener(nl net.Listener, c *ListenConfig) *Listener {
 	l := &Listener{
-		nl: nl, cfg: cfg, queue: make(chan *ConnRequest), pending: newPending(cfg), failed: make(chan struct{}),
+		nl: nl, cfg: c.Config, queue: make(chan *ConnRequest), pending: newPending(c.MaxPending, c.MaxPendingPerPeer), failed: make(chan struct{}),
 	}
-	l.events.logger = cfg.Logger
+	l.events.logger = c.Config.Logger
 	l.ctx, l.cancel = context.WithCancelCause(context.Background())
 	l.wg.Add(1)
 	go l.acceptLoop()
@@ -147,7 +205,7 @@ func (l *Listener) mayRecover(err error, pause *time.Duration) bool {
 }
 
 // errCrowdedOut is why a silent startup ends when its room is needed.
-var errCrowdedOut = errors.New("iwarp: the listener needed the room for a newer connection (Config.MaxPending)")
+var errCrowdedOut = errors.New("iwarp: the listener needed the room for a newer connection (ListenConfig.MaxPending)")
 
 // startup reads the Request of one connection and hands it up. Its room is free again
 // when the program has taken the request.

@@ -52,13 +52,12 @@ type startup struct {
 	dropped bool
 }
 
-func newPending(cfg *Config) *pending {
-	perPeer := cfg.MaxPendingPerPeer
-	if perPeer >= cfg.MaxPending {
+func newPending(most, perPeer int) *pending {
+	if perPeer >= most {
 		perPeer = math.MaxInt // no bound: a connection waits for room rather than being closed
 	}
 	return &pending{
-		max: cfg.MaxPending, limit: cfg.MaxPending, perPeer: perPeer,
+		max: most, limit: most, perPeer: perPeer,
 		peers: make(map[netip.Addr]*pendingPeer), room: make(chan struct{}, 1),
 	}
 }

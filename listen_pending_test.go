@@ -100,12 +100,12 @@ func wantGone(t *testing.T, why string, cs []dialed, want string) {
 
 // pendingTest runs f with a listener in virtual time, in which nothing that f does
 // may take any.
-func pendingTest(t *testing.T, cfg iwarp.Config, f func(t *testing.T, l *memListener, ln *iwarp.Listener)) {
+func pendingTest(t *testing.T, cfg iwarp.ListenConfig, f func(t *testing.T, l *memListener, ln *iwarp.Listener)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		l := newMemListener()
 		start := time.Now()
-		ln := must(iwarp.NewListener(l, &cfg))(t)
+		ln := must(cfg.NewListener(l))(t)
 		f(t, l, ln)
 		if d := time.Since(start); d != 0 {
 			t.Errorf("it took %v: somebody had to wait", d)
@@ -145,14 +145,14 @@ func wantRequest(t *testing.T, ln *iwarp.Listener, private string) {
 // that has the most. An IPv6 peer is a network of 64 bits.
 // Shows: SEC-6.4.1-01
 func TestPendingOrder(t *testing.T) {
-	pendingTest(t, iwarp.Config{MaxPending: 4}, func(t *testing.T, l *memListener, _ *iwarp.Listener) {
+	pendingTest(t, iwarp.ListenConfig{MaxPending: 4}, func(t *testing.T, l *memListener, _ *iwarp.Listener) {
 		var cs []dialed
 		for _, from := range strings.Fields("10.0.0.1 10.0.0.2 10.0.0.3 10.0.0.4 10.0.0.5 10.0.0.6") {
 			cs = append(cs, l.dial(from))
 		}
 		wantGone(t, "a peer each: the oldest", cs, "xx....")
 	})
-	pendingTest(t, iwarp.Config{MaxPending: 4}, func(t *testing.T, l *memListener, ln *iwarp.Listener) {
+	pendingTest(t, iwarp.ListenConfig{MaxPending: 4}, func(t *testing.T, l *memListener, ln *iwarp.Listener) {
 		var cs []dialed
 		for _, from := range strings.Fields("10.0.0.1 10.0.0.2 10.0.0.2 10.0.0.3") {
 			cs = append(cs, l.dial(from))
@@ -168,7 +168,7 @@ func TestPendingOrder(t *testing.T) {
 			t.Errorf("%+v", st)
 		}
 	})
-	pendingTest(t, iwarp.Config{MaxPending: 3}, func(t *testing.T, l *memListener, _ *iwarp.Listener) {
+	pendingTest(t, iwarp.ListenConfig{MaxPending: 3}, func(t *testing.T, l *memListener, _ *iwarp.Listener) {
 		var cs []dialed
 		for _, from := range strings.Fields("10.0.0.1 2001:db8::1 2001:db8::ffff:1 fe80::1") {
 			cs = append(cs, l.dial(from))
@@ -183,7 +183,7 @@ func TestPendingOrder(t *testing.T) {
 // which the Requests came; half a Request counts for nothing.
 // Shows: SEC-6.4.1-01
 func TestPendingProvenStay(t *testing.T) {
-	pendingTest(t, iwarp.Config{MaxPending: 4}, func(t *testing.T, l *memListener, ln *iwarp.Listener) {
+	pendingTest(t, iwarp.ListenConfig{MaxPending: 4}, func(t *testing.T, l *memListener, ln *iwarp.Listener) {
 		good := []dialed{l.dial("10.0.0.1"), l.dial("10.0.0.1"), l.dial("10.0.0.1")}
 		for _, i := range []int{1, 0} {
 			_, _ = good[i].Write(request(fmt.Sprint("good ", i)))
@@ -208,7 +208,7 @@ func TestPendingProvenStay(t *testing.T) {
 
 // With nobody silent a new connection waits for the program, and then gets in.
 func TestPendingAllProven(t *testing.T) {
-	pendingTest(t, iwarp.Config{MaxPending: 2}, func(t *testing.T, l *memListener, ln *iwarp.Listener) {
+	pendingTest(t, iwarp.ListenConfig{MaxPending: 2}, func(t *testing.T, l *memListener, ln *iwarp.Listener) {
 		var cs []dialed
 		for i := range 6 {
 			c := l.dial("10.0.0.1")
@@ -230,7 +230,7 @@ func TestPendingAllProven(t *testing.T) {
 // MaxPendingPerPeer is a bound of one peer, and harms nobody else.
 // Shows: SEC-6.4.1-01
 func TestPendingPerPeer(t *testing.T) {
-	pendingTest(t, iwarp.Config{MaxPending: 4, MaxPendingPerPeer: 2}, func(t *testing.T, l *memListener, ln *iwarp.Listener) {
+	pendingTest(t, iwarp.ListenConfig{MaxPending: 4, MaxPendingPerPeer: 2}, func(t *testing.T, l *memListener, ln *iwarp.Listener) {
 		cs := []dialed{l.dial("10.0.0.1"), l.dial("10.0.0.2"), l.dial("10.0.0.2"), l.dial("10.0.0.2")}
 		wantGone(t, "its own oldest goes", cs, ".x..")
 		for _, c := range cs[2:] {
@@ -248,10 +248,10 @@ func TestPendingPerPeer(t *testing.T) {
 // A flood of silent connections is logged once a second, with how many there were.
 func TestPendingLog(t *testing.T) {
 	var out lines
-	cfg := iwarp.Config{MaxPending: 2, StartupTimeout: time.Hour, Logger: slog.New(slog.NewTextHandler(&out, nil))}
+	cfg := iwarp.ListenConfig{MaxPending: 2, Config: &iwarp.Config{StartupTimeout: time.Hour, Logger: slog.New(slog.NewTextHandler(&out, nil))}}
 	synctest.Test(t, func(t *testing.T) {
 		l := newMemListener()
-		ln := must(iwarp.NewListener(l, &cfg))(t)
+		ln := must(cfg.NewListener(l))(t)
 		flood := func() (lines int) {
 			for range 500 {
 				l.dial("10.0.0.1")
@@ -316,7 +316,7 @@ func TestPendingNoDescriptors(t *testing.T) {
 // Over sockets, with more silent connections than a listener takes: a good client
 // comes in, and the connections dropped are closed.
 func TestPendingSockets(t *testing.T) {
-	ln := must(iwarp.Listen("tcp", "127.0.0.1:0", &iwarp.Config{MaxPending: 8, StartupTimeout: time.Hour}))(t)
+	ln := must((&iwarp.ListenConfig{MaxPending: 8, Config: &iwarp.Config{StartupTimeout: time.Hour}}).Listen(t.Context(), "tcp", "127.0.0.1:0"))(t)
 	defer ln.Close()
 	var silent []net.Conn
 	for range 50 {

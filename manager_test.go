@@ -199,7 +199,7 @@ func TestForeignQueues(t *testing.T) {
 // One address cannot take all places for startups.
 // Shows: SEC-6.4.1-01
 func TestMaxPendingPerPeer(t *testing.T) {
-	ln := must(iwarp.Listen("tcp", "127.0.0.1:0", &iwarp.Config{MaxPending: 100, MaxPendingPerPeer: 2, StartupTimeout: time.Minute}))(t)
+	ln := must((&iwarp.ListenConfig{MaxPending: 100, MaxPendingPerPeer: 2, Config: &iwarp.Config{StartupTimeout: time.Minute}}).Listen(t.Context(), "tcp", "127.0.0.1:0"))(t)
 	defer ln.Close()
 	silent := make([]net.Conn, 0, 3)
 	for range 3 {

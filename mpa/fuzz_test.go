@@ -52,7 +52,7 @@ func fuzzAnswer(t *testing.T, req *Startup, o *Options) {
 		return
 	}
 	e, ok := req.Block()
-	if ok && p.PeerIRD != NotNegotiated && p.ORD > int(e.IRD) {
+	if ok && p.PeerIRD != protocol.NotNegotiated && p.ORD > int(e.IRD) {
 		t.Fatalf("ORD %d above the peer's IRD %d", p.ORD, e.IRD)
 	}
 	wire, err := reply.AppendTo(nil)
@@ -63,7 +63,7 @@ func fuzzAnswer(t *testing.T, req *Startup, o *Options) {
 	if err != nil || !reflect.DeepEqual(back, reply) && len(reply.PrivateData) > 0 {
 		t.Fatalf("%+v comes back as %+v, %v", reply, back, err)
 	}
-	if _, err := Conclude(req, &back, &Options{IRD: NotNegotiated, ORD: NotNegotiated}); err != nil {
+	if _, err := Conclude(req, &back, &Options{IRD: protocol.NotNegotiated, ORD: protocol.NotNegotiated}); err != nil {
 		if code, _ := protocol.CodeOf(err); code != protocol.MPANoMatchingRTR {
 			t.Fatalf("%+v to %+v: %v", back, req, err)
 		}

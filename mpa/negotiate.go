@@ -6,10 +6,6 @@ import (
 	"github.com/go-iwarp/iwarp/protocol"
 )
 
-// NotNegotiated as an IRD or ORD leaves that value to the ULP: 0x3fff goes over
-// the wire (https://www.rfc-editor.org/rfc/rfc6581#section-9.1).
-const NotNegotiated = -1
-
 // Revisions of the startup frames that this package speaks.
 const (
 	Revision0 = 0 // RDMA Consortium: see [RDMAC]
@@ -38,7 +34,7 @@ type Options struct {
 	RTR protocol.RTR
 	// IRD is how many RDMA Reads and atomics of the peer this end takes at a
 	// time, ORD how many of its own it wants to have outstanding: 0 to 16382, or
-	// [NotNegotiated].
+	// [protocol.NotNegotiated].
 	IRD, ORD int
 	// PrivateData is handed to the peer's ULP: at most 512 octets, 508 in a frame
 	// of RFC 6581. It is copied.
@@ -68,10 +64,10 @@ type Params struct {
 	PeerToPeer  bool  // the Initiator opens the stream with an RTR
 	// RTR is the set of RTR kinds that both ends support.
 	RTR protocol.RTR
-	// IRD and ORD are this end's own after the negotiation; [NotNegotiated] if
+	// IRD and ORD are this end's own after the negotiation; [protocol.NotNegotiated] if
 	// this end left them open.
 	IRD, ORD int
-	// PeerIRD and PeerORD are what the peer said; [NotNegotiated] if it said
+	// PeerIRD and PeerORD are what the peer said; [protocol.NotNegotiated] if it said
 	// nothing.
 	PeerIRD, PeerORD int
 	// PrivateData is what the peer's ULP sent.
@@ -86,7 +82,7 @@ type RejectError struct {
 	PrivateData []byte       // of the Responder's ULP
 	Enhanced    bool         // the Reply carried the block of RFC 6581
 	RTR         protocol.RTR // RTR kinds that the Responder supports
-	// PeerIRD and PeerORD are what the Responder would need; [NotNegotiated] if
+	// PeerIRD and PeerORD are what the Responder would need; [protocol.NotNegotiated] if
 	// it said nothing.
 	PeerIRD, PeerORD int
 }
@@ -97,7 +93,7 @@ func (e *RejectError) Error() string {
 }
 
 // NewRequest makes the Request of an Initiator. With nothing to negotiate that
-// needs RFC 6581 (no RTR kind, IRD and ORD both [NotNegotiated]) the frame is
+// needs RFC 6581 (no RTR kind, IRD and ORD both [protocol.NotNegotiated]) the frame is
 // one of revision 1, as https://www.rfc-editor.org/rfc/rfc6581#section-10 wants.
 func NewRequest(o *Options) (Startup, error) {
 	o = o.orDefault()
@@ -113,13 +109,13 @@ func NewRequest(o *Options) (Startup, error) {
 		return Startup{}, err
 	}
 	// Rule: MPA2-10-03, MPA-7.1.1-14
-	if o.RTR == 0 && o.IRD == NotNegotiated && o.ORD == NotNegotiated {
+	if o.RTR == 0 && o.IRD == protocol.NotNegotiated && o.ORD == protocol.NotNegotiated {
 		s.Revision = Revision1
 	}
 	var block *protocol.Enhanced
 	if s.Revision >= Revision2 {
 		// Rule: MPA2-9.2-02, MPA2-5-01
-		block = &protocol.Enhanced{PeerToPeer: o.RTR != 0, RTR: o.RTR, IRD: depthField(o.IRD), ORD: depthField(o.ORD)}
+		block = &protocol.Enhanced{PeerToPeer: o.RTR != 0, RTR: o.RTR, IRD: uint16(o.IRD), ORD: uint16(o.ORD)}
 	}
 	// Rule: MPA-7.1.2-02
 	if err := s.setData(block, o.PrivateData); err != nil {
@@ -153,7 +149,7 @@ func Answer(req *Startup, o *Options) (reply Startup, p Params, err error) {
 	// Rule: MPA-7.1.1-06, MPA-7.1.1-07, MPA-7.1.1-08, MPA-7.1.1-09, MPA-3-10, MPA-4.4-04, MPA-4.4-07
 	p = Params{
 		Revision: req.Revision, SendMarkers: req.Markers, RecvMarkers: reply.Markers, CRC: reply.CRC,
-		IRD: o.IRD, ORD: o.ORD, PeerIRD: NotNegotiated, PeerORD: NotNegotiated,
+		IRD: o.IRD, ORD: o.ORD, PeerIRD: protocol.NotNegotiated, PeerORD: protocol.NotNegotiated,
 		PrivateData: req.ULPData(),
 	}
 	var block *protocol.Enhanced
@@ -175,7 +171,7 @@ func answerBlock(asked protocol.Enhanced, o *Options, p *Params) protocol.Enhanc
 	block := protocol.Enhanced{PeerToPeer: asked.PeerToPeer, IRD: protocol.NotNegotiated, ORD: protocol.NotNegotiated}
 	p.Enhanced, p.PeerToPeer = true, asked.PeerToPeer
 	// Rule: MPA2-9.1-02
-	p.PeerIRD, p.PeerORD = depth(asked.IRD), depth(asked.ORD)
+	p.PeerIRD, p.PeerORD = int(asked.IRD), int(asked.ORD)
 	if asked.PeerToPeer {
 		supported := o.responderRTR()
 		// Rule: MPA2-9.2-05, MPA2-9.2-06
@@ -189,7 +185,7 @@ func answerBlock(asked protocol.Enhanced, o *Options, p *Params) protocol.Enhanc
 	}
 	// The values are seen from each end's own side, so they meet crosswise. A
 	// value that either side leaves open is changed on neither.
-	if p.PeerORD != NotNegotiated && o.IRD != NotNegotiated {
+	if p.PeerORD != protocol.NotNegotiated && o.IRD != protocol.NotNegotiated {
 		// Rule: MPA2-9.1-01
 		p.IRD = min(o.IRD, p.PeerORD)
 		if p.IRD == 0 && block.RTR.Has(protocol.RTRRead) {
@@ -198,7 +194,7 @@ func answerBlock(asked protocol.Enhanced, o *Options, p *Params) protocol.Enhanc
 		}
 		block.IRD = uint16(p.IRD)
 	}
-	if p.PeerIRD != NotNegotiated && o.ORD != NotNegotiated {
+	if p.PeerIRD != protocol.NotNegotiated && o.ORD != protocol.NotNegotiated {
 		// Rule: MPA2-9.1-01, MPA2-9.1-03
 		p.ORD = min(o.ORD, p.PeerIRD)
 		block.ORD = uint16(p.ORD)
@@ -221,7 +217,7 @@ func RejectReply(req *Startup, o *Options, pd []byte) (Startup, error) {
 	var block *protocol.Enhanced
 	if asked, ok := req.Block(); ok {
 		// Rule: MPA2-9.1-05
-		block = &protocol.Enhanced{PeerToPeer: asked.PeerToPeer, IRD: depthField(o.IRD), ORD: depthField(o.ORD)}
+		block = &protocol.Enhanced{PeerToPeer: asked.PeerToPeer, IRD: uint16(o.IRD), ORD: uint16(o.ORD)}
 		if asked.PeerToPeer {
 			block.RTR = o.responderRTR()
 		}
@@ -255,11 +251,11 @@ func Conclude(req, reply *Startup, o *Options) (Params, error) {
 	if reply.Reject {
 		e := &RejectError{
 			Revision: reply.Revision, PrivateData: reply.ULPData(),
-			Enhanced: enhanced, PeerIRD: NotNegotiated, PeerORD: NotNegotiated,
+			Enhanced: enhanced, PeerIRD: protocol.NotNegotiated, PeerORD: protocol.NotNegotiated,
 		}
 		if enhanced {
 			// Rule: MPA2-9.1-08
-			e.RTR, e.PeerIRD, e.PeerORD = block.RTR, depth(block.IRD), depth(block.ORD)
+			e.RTR, e.PeerIRD, e.PeerORD = block.RTR, int(block.IRD), int(block.ORD)
 		}
 		return Params{}, e
 	}
@@ -267,7 +263,7 @@ func Conclude(req, reply *Startup, o *Options) (Params, error) {
 	p := Params{
 		Initiator: true, Revision: reply.Revision, SendMarkers: reply.Markers, RecvMarkers: req.Markers,
 		CRC: req.CRC || reply.CRC, Enhanced: enhanced,
-		IRD: o.IRD, ORD: o.ORD, PeerIRD: NotNegotiated, PeerORD: NotNegotiated,
+		IRD: o.IRD, ORD: o.ORD, PeerIRD: protocol.NotNegotiated, PeerORD: protocol.NotNegotiated,
 		PrivateData: reply.ULPData(),
 	}
 	if reply.Revision == Revision0 {
@@ -286,8 +282,8 @@ func Conclude(req, reply *Startup, o *Options) (Params, error) {
 func concludeBlock(asked, got protocol.Enhanced, o *Options, p *Params) error {
 	p.PeerToPeer = asked.PeerToPeer
 	// Rule: MPA2-9.1-02, MPA2-9.1-08
-	p.PeerIRD, p.PeerORD = depth(got.IRD), depth(got.ORD)
-	if p.PeerIRD != NotNegotiated && o.ORD != NotNegotiated {
+	p.PeerIRD, p.PeerORD = int(got.IRD), int(got.ORD)
+	if p.PeerIRD != protocol.NotNegotiated && o.ORD != protocol.NotNegotiated {
 		// Rule: MPA2-9.1-06, MPA2-9.1-11
 		p.ORD = min(o.ORD, p.PeerIRD)
 	}
@@ -307,7 +303,7 @@ func concludeBlock(asked, got protocol.Enhanced, o *Options, p *Params) error {
 		}
 	}
 	// Rule: MPA2-9.1-07, MPA2-9.1-13
-	if o.IRD != NotNegotiated && p.PeerORD > o.IRD {
+	if o.IRD != protocol.NotNegotiated && p.PeerORD != protocol.NotNegotiated && p.PeerORD > o.IRD {
 		return &protocol.Error{
 			Code: protocol.MPAInsufficientIRD, Section: "RFC 6581 section 9.1",
 			Detail: fmt.Sprintf("the Responder's ORD is %d, this end's IRD is %d", p.PeerORD, o.IRD),
@@ -359,7 +355,7 @@ func checkReply(req, reply *Startup, o *Options) error {
 
 func (o *Options) orDefault() *Options {
 	if o == nil {
-		return &Options{IRD: NotNegotiated, ORD: NotNegotiated}
+		return &Options{IRD: protocol.NotNegotiated, ORD: protocol.NotNegotiated}
 	}
 	return o
 }
@@ -369,8 +365,8 @@ func (o *Options) check() error {
 		name  string
 		value int
 	}{{"IRD", o.IRD}, {"ORD", o.ORD}} {
-		if f.value < NotNegotiated || f.value > protocol.MaxDepth {
-			return fmt.Errorf("iwarp: %s is %d, want 0 to %d or -1 (RFC 6581 section 9.1)", f.name, f.value, protocol.MaxDepth)
+		if f.value < 0 || f.value > protocol.NotNegotiated {
+			return fmt.Errorf("iwarp: %s is %d, want 0 to %d, or %d to leave it to the ULPs (RFC 6581 section 9.1)", f.name, f.value, protocol.MaxDepth, protocol.NotNegotiated)
 		}
 	}
 	if known := protocol.RTRSend | protocol.RTRWrite | protocol.RTRRead; o.RTR&^known != 0 {
@@ -406,19 +402,4 @@ func (s *Startup) setData(block *protocol.Enhanced, pd []byte) error {
 	}
 	s.PrivateData = append(data, pd...)
 	return nil
-}
-
-// depth turns a field of the block into an IRD or ORD.
-func depth(field uint16) int {
-	if field == protocol.NotNegotiated {
-		return NotNegotiated
-	}
-	return int(field)
-}
-
-func depthField(d int) uint16 {
-	if d == NotNegotiated {
-		return protocol.NotNegotiated
-	}
-	return uint16(d)
 }

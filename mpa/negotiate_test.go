@@ -11,7 +11,7 @@ import (
 
 const (
 	rtrS, rtrW, rtrR = protocol.RTRSend, protocol.RTRWrite, protocol.RTRRead
-	none             = NotNegotiated
+	none             = protocol.NotNegotiated
 )
 
 // negotiate runs the three pure functions as two ends would, over the wire form.
@@ -77,8 +77,8 @@ func TestOptionsRefused(t *testing.T) {
 	reply := Startup{Kind: Reply, Revision: 2, Enhanced: true, PrivateData: make([]byte, 4)}
 	for name, o := range map[string]*Options{
 		"revision 3":        {Revision: 3},
-		"IRD too large":     {IRD: 16383},
-		"ORD negative":      {ORD: -2},
+		"IRD too large":     {IRD: 16384},
+		"ORD negative":      {ORD: -1},
 		"RTR unknown":       {RTR: 0x80},
 		"509 octets with S": {PrivateData: make([]byte, 509)},
 		"513 octets":        {Revision: 1, PrivateData: make([]byte, 513)},

@@ -47,7 +47,7 @@ var startupMutants = []mutant{
 	{name: "ord-above-the-responders-ird", ids: "MPA2-9.1-06, MPA2-9.1-01", in: "mpa.concludeBlock", old: "p.ORD = min(o.ORD, p.PeerIRD) }", new: "p.ORD = o.ORD }"},
 	{name: "ird-0-for-an-rtr-read", ids: "MPA2-9.1-04", in: "mpa.answerBlock", old: "p.IRD = 1", new: "p.IRD = 0"},
 	{name: "ird-too-small-not-seen", ids: "MPA2-9.1-07", in: "mpa.concludeBlock", old: "p.PeerORD > o.IRD {", new: "p.PeerORD > o.IRD+1<<20 {"},
-	{name: "not-negotiated-is-a-number", ids: "MPA2-9.1-09, MPA2-9.1-10, MPA2-9.1-11", in: "mpa.depth", old: "if field == protocol.NotNegotiated {", new: "if field == protocol.NotNegotiated+1 {"},
+	{name: "not-negotiated-is-a-number", ids: "MPA2-9.1-09, MPA2-9.1-10, MPA2-9.1-11", in: "mpa.answerBlock", old: "p.PeerORD != protocol.NotNegotiated && o.IRD", new: "o.IRD"},
 
 	// the exchange
 	{name: "reply-read-too-far", ids: "MPA-7.1-01", in: "mpa.guarded.readReply", old: "next := StartupHeaderLen", new: "next := StartupHeaderLen + 4"},

@@ -47,7 +47,7 @@ command line is wrong.
 With --json every line is an object; "event" says which:
 
   connected     local, peer, initiator, revision, crc, send_markers, recv_markers, peer_to_peer, rtr,
-                ird, ord, peer_ird, peer_ord (-1: not said), mulpdu, private_data (hex)
+                ird, ord, peer_ird, peer_ord (16383: not said), mulpdu, private_data (hex)
 
   iteration     peer, iteration (from 1), octets, latency_ns
 

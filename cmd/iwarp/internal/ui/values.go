@@ -96,8 +96,8 @@ func (r RTRSet) Flag() string {
 // maxDepth is the largest IRD or ORD that two ends can agree on.
 const maxDepth = iwarp.NotNegotiated - 1
 
-// Depth is an IRD or ORD as iwarp.Config takes it: 0 is the default and negative
-// means 0.
+// Depth is an IRD or ORD as iwarp.Config takes it: 0 is the default, and
+// iwarp.NoReads means none.
 type Depth int
 
 // UnmarshalText implements encoding.TextUnmarshaler.
@@ -108,7 +108,7 @@ func (d *Depth) UnmarshalText(b []byte) error {
 	}
 	*d = Depth(n)
 	if n == 0 {
-		*d = -1
+		*d = iwarp.NoReads
 	}
 	return nil
 }

@@ -320,18 +320,11 @@ func (r *Reader) negotiated(c *tcpConn, at span) {
 
 // optionsOf gives what an Initiator that sends this Request wants.
 func optionsOf(req *mpa.Startup) *mpa.Options {
-	o := &mpa.Options{Revision: req.Revision, Markers: req.Markers, NoCRC: !req.CRC, IRD: mpa.NotNegotiated, ORD: mpa.NotNegotiated}
+	o := &mpa.Options{Revision: req.Revision, Markers: req.Markers, NoCRC: !req.CRC, IRD: protocol.NotNegotiated, ORD: protocol.NotNegotiated}
 	if e, ok := req.Block(); ok {
-		o.RTR, o.IRD, o.ORD = e.RTR, depthOf(e.IRD), depthOf(e.ORD)
+		o.RTR, o.IRD, o.ORD = e.RTR, int(e.IRD), int(e.ORD)
 	}
 	return o
-}
-
-func depthOf(v uint16) int {
-	if v == protocol.NotNegotiated {
-		return mpa.NotNegotiated
-	}
-	return int(v)
 }
 
 // depths gives how many Reads and atomics each end may have outstanding
@@ -343,12 +336,12 @@ func depths(req, rep *mpa.Startup) (initiator, responder int) {
 	if !ok1 || !ok2 {
 		return -1, -1
 	}
-	return agreed(depthOf(q.ORD), depthOf(p.IRD)), agreed(depthOf(p.ORD), depthOf(q.IRD))
+	return agreed(q.ORD, p.IRD), agreed(p.ORD, q.IRD)
 }
 
-func agreed(ord, ird int) int {
-	if ord < 0 || ird < 0 {
+func agreed(ord, ird uint16) int {
+	if ord == protocol.NotNegotiated || ird == protocol.NotNegotiated {
 		return -1
 	}
-	return min(ord, ird)
+	return int(min(ord, ird))
 }

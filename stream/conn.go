@@ -254,7 +254,7 @@ func (c *Conn) grant() {
 		var at iwarp.RemoteBuffer
 		var s sge
 		if in.freed >= c.half() {
-			s = sge{c.mr.Remote(ringOffset).TO + uint64(in.next), uint32(c.mr.STag()), uint32(c.half())}
+			s = sge{c.mr.Remote().TO + ringOffset + uint64(in.next), uint32(c.mr.STag()), uint32(c.half())}
 			at = remote(&c.peer.grants, uint64(in.entry)*sgeLen)
 			in.entry = (in.entry + 1) % c.peer.grants.length
 			in.next = (in.next + c.half()) % len(c.ring)

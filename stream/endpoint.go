@@ -45,7 +45,7 @@ func newEndpoint(cfg *Config) (e *endpoint, err error) {
 				return e, err
 			}
 		}
-		if e.pd, err = dev.AllocPD(); err != nil {
+		if e.pd, err = dev.NewPD(); err != nil {
 			return e, err
 		}
 		e.ownPD = true
@@ -57,7 +57,7 @@ func newEndpoint(cfg *Config) (e *endpoint, err error) {
 	e.buf = getBuffer(ringOffset + cfg.RecvBuffer)
 	e.list, e.ring = e.buf[:ringOffset], e.buf[ringOffset:]
 	clear(e.list)
-	if e.mr, err = e.pd.RegisterMR(e.buf, iwarp.RemoteWrite, &iwarp.MROptions{QP: e.qp}); err != nil {
+	if e.mr, err = e.pd.NewMR(e.buf, iwarp.RemoteWrite, &iwarp.MROptions{QP: e.qp}); err != nil {
 		return e, err
 	}
 	e.recvs = make([]byte, depth*msgLen)
@@ -75,7 +75,7 @@ func (e *endpoint) half() int { return len(e.ring) / 2 }
 
 // privateData is what this end tells the peer.
 func (e *endpoint) privateData() []byte {
-	at, stag := e.mr.Remote(0).TO, uint32(e.mr.STag())
+	at, stag := e.mr.Remote().TO, uint32(e.mr.STag())
 	d := privateData{
 		credits: uint16(e.cfg.Credits),
 		grants:  sge{at, stag, grantEntries},
@@ -87,7 +87,7 @@ func (e *endpoint) privateData() []byte {
 // release gives back what the endpoint has of the device. The memory stays.
 func (e *endpoint) release() {
 	if e.mr != nil {
-		e.mr.Close()
+		_ = e.mr.Close()
 	}
 	if e.qp != nil {
 		_ = e.qp.Close()

@@ -30,13 +30,13 @@ func script(t *testing.T, cfg *Config) (*scripted, *Conn) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	pd, err := dev.AllocPD()
+	pd, err := dev.NewPD()
 	if err != nil {
 		t.Fatal(err)
 	}
 	s := &scripted{}
 	for mr, n := range map[**iwarp.MR]int{&s.list: grantEntries * sgeLen, &s.ring: 8192} {
-		if *mr, err = pd.RegisterMR(make([]byte, n), iwarp.RemoteWrite, nil); err != nil {
+		if *mr, err = pd.NewMR(make([]byte, n), iwarp.RemoteWrite, nil); err != nil {
 			t.Fatal(err)
 		}
 	}

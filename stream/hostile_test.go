@@ -76,7 +76,7 @@ func (s *scripted) say(t *testing.T, kind, value uint32) {
 // write writes to memory of the stream.
 func (s *scripted) write(t *testing.T, p []byte, to iwarp.RemoteBuffer) {
 	t.Helper()
-	if err := s.Write(t.Context(), p, to); err != nil {
+	if err := s.RDMAWrite(t.Context(), p, to); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -155,9 +155,9 @@ func (s *scripted) grant(t *testing.T, g sge, marks uint32) {
 func TestHostileAccess(t *testing.T) {
 	for name, do := range map[string]func(*scripted) error{
 		"beyond the ring": func(s *scripted) error {
-			return s.Write(t.Context(), make([]byte, 2), remote(&s.peer.first, 16<<10-1))
+			return s.RDMAWrite(t.Context(), make([]byte, 2), remote(&s.peer.first, 16<<10-1))
 		},
-		"reading": func(s *scripted) error { return s.Read(t.Context(), make([]byte, 1), remote(&s.peer.first, 0)) },
+		"reading": func(s *scripted) error { return s.RDMARead(t.Context(), make([]byte, 1), remote(&s.peer.first, 0)) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			s, c := script(t, &Config{RecvBuffer: 16 << 10})

@@ -211,8 +211,14 @@ func setDefault[T comparable](v *T, d T) {
 func (c *Config) findDevice() error {
 	switch {
 	case c.QP != nil:
+		if err := c.QP.made(); err != nil {
+			return err
+		}
 		c.PD, c.Device = c.QP.pd, c.QP.dev
 	case c.PD != nil:
+		if err := c.PD.made(); err != nil {
+			return err
+		}
 		c.Device = c.PD.dev
 	case c.Device == nil:
 		d, err := NewDevice(nil)
@@ -221,7 +227,7 @@ func (c *Config) findDevice() error {
 		}
 		c.Device = d
 	}
-	return nil
+	return c.Device.made()
 }
 
 func (c *Config) check() error {

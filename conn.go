@@ -142,6 +142,9 @@ func (c *Conn) PD() *PD { return c.qp.pd }
 // at the latest when the connection has ended. After that it may fail, with
 // [net.ErrClosed].
 func (c *Conn) NewMR(buf []byte, access Access) (*MR, error) {
+	if err := c.made(); err != nil {
+		return nil, err
+	}
 	// Rule: DDP-8.2-03
 	return c.qp.pd.NewMR(buf, access, &MROptions{QP: c.qp})
 }

@@ -63,6 +63,9 @@ func (c *Conn) SendImmediate(ctx context.Context, v uint64) error {
 // connection's error after any other, ctx's if it ends first, which does no harm.
 // After io.EOF this end may go on sending. The peer's Close waits for this end's.
 func (c *Conn) Recv(ctx context.Context, p []byte) (Message, error) {
+	if err := c.made(); err != nil {
+		return Message{}, err
+	}
 	box, ok := c.qp.queues.(*inbox)
 	if !ok {
 		return Message{}, fmt.Errorf("%w: Recv on a QP of the program's: poll its RecvCQ instead", ErrInvalidWR)
@@ -150,6 +153,9 @@ func (c *Conn) postWithRoom(ctx context.Context, wr *SendWR, w *waiter) error {
 // await posts a work request of a simple call, with p as its memory if it takes
 // any, and waits for its end.
 func (c *Conn) await(ctx context.Context, p []byte, wr *SendWR) (uint64, error) {
+	if err := c.made(); err != nil {
+		return 0, err
+	}
 	if err := ctx.Err(); err != nil {
 		return 0, context.Cause(ctx)
 	}

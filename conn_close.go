@@ -33,6 +33,9 @@ func (c *Conn) Abort() {
 //
 // The connection goes on when ctx ends: Drain lends no memory.
 func (c *Conn) Drain(ctx context.Context) error {
+	if err := c.made(); err != nil {
+		return err
+	}
 	w := &waiter{done: make(chan struct{}, 1)}
 	for {
 		// Asked for before the post, so that no completion in between is missed.
@@ -86,6 +89,9 @@ func (c *Conn) Close() error { return c.CloseContext(context.Background()) }
 // the error says so. Otherwise it is nil, also when the connection had failed before
 // (see Err). It is idempotent.
 func (c *Conn) CloseContext(ctx context.Context) error {
+	if err := c.made(); err != nil {
+		return err
+	}
 	c.setState(closing)
 	c.stream.CloseSend()
 	c.mu.Lock()

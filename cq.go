@@ -38,7 +38,12 @@ const (
 
 // NewCQ makes a completion queue with room for depth completions, counting those
 // of all work requests that are posted and not yet polled.
-func (d *Device) NewCQ(depth int) (*CQ, error) { return d.newCQ(d.own, depth) }
+func (d *Device) NewCQ(depth int) (*CQ, error) {
+	if err := d.made(); err != nil {
+		return nil, err
+	}
+	return d.newCQ(d.own, depth)
+}
 
 func (d *Device) newCQ(t *Tenant, depth int) (*CQ, error) {
 	if depth < 1 || depth > d.limits.MaxCQE {
@@ -151,6 +156,9 @@ func (q *CQ) Events() <-chan struct{} { return q.events }
 // Close releases the queue. Work requests that are still posted complete into
 // nothing. It is idempotent, and its error is nil.
 func (q *CQ) Close() error {
+	if err := q.made(); err != nil {
+		return err
+	}
 	q.mu.Lock()
 	if q.closed.Swap(true) {
 		q.mu.Unlock()

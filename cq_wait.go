@@ -32,6 +32,9 @@ type cqWaiter struct {
 // ctx's error when ctx ends first and [net.ErrClosed] when the queue is closed
 // and empty. The queue may keep ctx until it is closed.
 func (q *CQ) Wait(ctx context.Context, c []Completion) (int, error) {
+	if err := q.made(); err != nil {
+		return 0, err
+	}
 	if len(c) == 0 {
 		return 0, nil
 	}

@@ -211,7 +211,12 @@ type PD struct {
 }
 
 // NewPD makes a protection domain.
-func (d *Device) NewPD() (*PD, error) { return d.newPD(d.own) }
+func (d *Device) NewPD() (*PD, error) {
+	if err := d.made(); err != nil {
+		return nil, err
+	}
+	return d.newPD(d.own)
+}
 
 func (d *Device) newPD(t *Tenant) (*PD, error) {
 	if err := d.manager.take(resPD, 1, &t.acct, nil); err != nil {
@@ -226,6 +231,9 @@ func (p *PD) Device() *Device { return p.dev }
 // Close gives the domain back. It fails with [ErrInUse] while it has queue pairs
 // or regions. Nothing can be made in it afterwards: the error is [net.ErrClosed].
 func (p *PD) Close() error {
+	if err := p.made(); err != nil {
+		return err
+	}
 	if n := p.used.Load(); n > 0 {
 		return fmt.Errorf("%w: the protection domain has %d QPs and regions", ErrInUse, n)
 	}

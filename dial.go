@@ -43,6 +43,9 @@ func (d *Dialer) Dial(ctx context.Context, network, address string) (*Conn, erro
 	default:
 		return nil, net.UnknownNetworkError(network)
 	}
+	if d == nil {
+		d = &Dialer{}
+	}
 	cfg, err := d.Config.withDefaults()
 	if err != nil {
 		return nil, err
@@ -111,6 +114,9 @@ func (c *Config) mayFallBack(err error) bool {
 // On success the connection owns nc. On a *[RejectError] or a *[DeclinedError] nc is
 // open and the caller's again, with no octet lost; on any other error it is closed.
 func Client(ctx context.Context, nc net.Conn, cfg *Config) (*Conn, error) {
+	if err := below(nc); err != nil {
+		return nil, err
+	}
 	c, err := cfg.withDefaults()
 	if err != nil {
 		_ = nc.Close()
@@ -222,6 +228,9 @@ func newMPAConn(cfg *Config, q lease, m *mpa.Conn) (*Conn, error) {
 // NewConn makes a connection over any LLP whose startup is over, such as DDP over
 // SCTP. st says what was agreed. The caller posts nothing to the LLP any more.
 func NewConn(llp ddp.LLP, st ConnectionState, cfg *Config) (*Conn, error) {
+	if err := belowLLP(llp); err != nil {
+		return nil, err
+	}
 	c, err := cfg.withDefaults()
 	if err != nil {
 		return nil, err

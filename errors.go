@@ -9,16 +9,38 @@ import (
 	"github.com/go-iwarp/iwarp/rdmap"
 )
 
-// ProtocolError is an error that the RFCs number: layer, error type and error
-// code as a Terminate message carries them. Remote says which end found it.
+// ProtocolError is an error that the RFCs number. [errors.As] finds it in the errors of
+// this package:
+//
+//	type ProtocolError struct {
+//		Code     protocol.Code // layer, error type and error code, as in a Terminate message
+//		Remote   bool          // the peer reported it in a Terminate; false: this end found it
+//		Section  string        // the rule that was broken, e.g. "RFC 5041 section 7.1"
+//		Detail   string        // field, value and rule, for people
+//		Offender *protocol.Offender // header that it is about; nil if there is none
+//		Err      error         // the cause below, e.g. the network's; nil if there is none
+//	}
+//
+// Code's methods Layer, Type and Number return its parts, String its name in the RFC and the
+// triple. If Remote is set, Offender is of a segment of this end that the peer echoed, else of
+// one of the peer's. [errors.Is] compares Code and Remote only. An error that has ended the
+// connection is [net.ErrClosed] too, and the peer's report of an unexpected opcode is
+// [errors.ErrUnsupported].
 type ProtocolError = protocol.Error
 
-// RejectError is what a dialing end gets when the peer's ULP rejected the
-// connection; it carries the peer's Private Data.
+// RejectError is what a dialing end gets when the peer's ULP rejected the connection:
+//
+//	type RejectError struct {
+//		Revision         uint8  // of the Reply
+//		PrivateData      []byte // of the peer's ULP
+//		Enhanced         bool   // the Reply carried the block of RFC 6581, and so the rest
+//		RTR              RTR    // kinds that the peer supports
+//		PeerIRD, PeerORD int    // what the peer would need; NotNegotiated if it said nothing
+//	}
 type RejectError = mpa.RejectError
 
-// DeclinedError is what a dialing end gets when its own Config.VerifyReply turned the
-// peer's Reply down.
+// DeclinedError is what a dialing end gets when its own [Config.VerifyReply] turned the
+// peer's Reply down. Its only field, Err, is the function's error, which it wraps.
 type DeclinedError = mpa.DeclinedError
 
 // Errors of this package. Those of a work request concern it alone; the

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"os"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -93,7 +94,7 @@ func (c *ListenConfig) NewListener(nl net.Listener) (*Listener, error) {
 		return nil, err
 	}
 	if nl == nil {
-		return nil, errors.New("iwarp: NewListener of a nil net.Listener")
+		return nil, fmt.Errorf("iwarp: the net.Listener is nil: %w", os.ErrInvalid)
 	}
 	return newListener(nl, n), nil
 }
@@ -282,6 +283,9 @@ func (l *logLimit) pass(now time.Time) (leftOut uint64, ok bool) {
 // AcceptRequest waits for a peer's valid Request. The caller answers it with
 // Accept or Reject. Errors: ctx's, or one that wraps [net.ErrClosed] after Close.
 func (l *Listener) AcceptRequest(ctx context.Context) (*ConnRequest, error) {
+	if err := l.made(); err != nil {
+		return nil, err
+	}
 	select {
 	case r := <-l.queue:
 		return r, nil
@@ -324,6 +328,9 @@ func (l *Listener) Addr() net.Addr { return l.nl.Addr() }
 // Close stops listening and drops startups that are under way. Connections that
 // were accepted live on. It waits for the listener's goroutines.
 func (l *Listener) Close() error {
+	if err := l.made(); err != nil {
+		return err
+	}
 	l.cancel(fmt.Errorf("iwarp: listener: %w", net.ErrClosed))
 	err := l.nl.Close()
 	l.wg.Wait()
@@ -366,6 +373,9 @@ func ServerRequest(ctx context.Context, nc net.Conn, cfg *Config) (*ConnRequest,
 // their own protocol that MPA starts; the initiator then calls [Client] with
 // nothing left unread. buffered is copied.
 func ServerRequestFrom(ctx context.Context, nc net.Conn, buffered []byte, cfg *Config) (*ConnRequest, error) {
+	if err := below(nc); err != nil {
+		return nil, err
+	}
 	c, err := cfg.withDefaults()
 	if err != nil {
 		_ = nc.Close()
@@ -403,6 +413,9 @@ func (r *ConnRequest) Request() *mpa.Startup { return r.in.Request() }
 // it unanswered. A Request that does not fit RequirePeerToPeer is rejected, and TCP
 // closed: the peer gets a *[RejectError].
 func (r *ConnRequest) Accept(ctx context.Context, cfg *Config) (*Conn, error) {
+	if err := r.made(); err != nil {
+		return nil, err
+	}
 	c := r.cfg
 	if cfg != nil {
 		var err error
@@ -455,6 +468,9 @@ func (r *ConnRequest) Accept(ctx context.Context, cfg *Config) (*Conn, error) {
 // octets, 508 to a peer of RFC 6581). The connection below is open afterwards and
 // the caller's (RFC 5044 section 7.1.2 rule 2): use or close it.
 func (r *ConnRequest) Reject(ctx context.Context, privateData []byte) (net.Conn, error) {
+	if err := r.made(); err != nil {
+		return nil, err
+	}
 	ctx, cancel := r.cfg.startupContext(ctx)
 	defer cancel()
 	o := r.cfg.options(ctx, r.LocalAddr(), r.RemoteAddr())
@@ -485,6 +501,9 @@ func (r *ConnRequest) refuse(ctx context.Context) (unable bool) {
 
 // Close drops the connection without an answer.
 func (r *ConnRequest) Close() error {
+	if err := r.made(); err != nil {
+		return err
+	}
 	r.answered.Store(true)
 	return r.in.Close()
 }

@@ -179,6 +179,9 @@ type Tenant struct {
 // NewTenant makes a tenant. It fails with a *[LimitError] when the device cannot
 // keep the reserve, because it is in use or reserved for others.
 func (d *Device) NewTenant(cfg TenantConfig) (*Tenant, error) {
+	if err := d.made(); err != nil {
+		return nil, err
+	}
 	t := &Tenant{dev: d, acct: account{holder: "tenant " + cfg.Name, max: cfg.Max.amounts(), reserve: cfg.Reserve.amounts()}}
 	m := &d.manager
 	m.mu.Lock()
@@ -202,6 +205,9 @@ func (d *Device) NewTenant(cfg TenantConfig) (*Tenant, error) {
 // Close gives the reserve back. It fails with [ErrInUse] while the tenant has
 // anything. The tenant gets nothing more afterwards: the error is [net.ErrClosed].
 func (t *Tenant) Close() error {
+	if err := t.made(); err != nil {
+		return err
+	}
 	m := &t.dev.manager
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -217,10 +223,20 @@ func (t *Tenant) Close() error {
 func (t *Tenant) Use() Quota { return t.dev.manager.use(&t.acct) }
 
 // NewPD makes a protection domain of the tenant's.
-func (t *Tenant) NewPD() (*PD, error) { return t.dev.newPD(t) }
+func (t *Tenant) NewPD() (*PD, error) {
+	if err := t.made(); err != nil {
+		return nil, err
+	}
+	return t.dev.newPD(t)
+}
 
 // NewCQ makes a completion queue of the tenant's: see [Device.NewCQ].
-func (t *Tenant) NewCQ(depth int) (*CQ, error) { return t.dev.newCQ(t, depth) }
+func (t *Tenant) NewCQ(depth int) (*CQ, error) {
+	if err := t.made(); err != nil {
+		return nil, err
+	}
+	return t.dev.newCQ(t, depth)
+}
 
 // SetQuota bounds what the domain may use from now on, whatever its tenant may:
 // QPs, MRs, Entries and Octets count; zero fields are unbounded. What is in use

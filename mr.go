@@ -51,6 +51,9 @@ type MR struct {
 // and the process goes on. Do not unmap buf before Close: other memory may be mapped
 // in its place, and nobody would notice.
 func (p *PD) NewMR(buf []byte, access Access, opts *MROptions) (*MR, error) {
+	if err := p.made(); err != nil {
+		return nil, err
+	}
 	var o MROptions
 	if opts != nil {
 		o = *opts
@@ -129,6 +132,9 @@ func (m *MR) Invalidate() { m.region.Invalidate() }
 // the region itself never gave; with none left in access it ends. The error is
 // DeviceConfig.Authorize's; the rights are as before then.
 func (m *MR) SetAccess(access Access) error {
+	if err := m.made(); err != nil {
+		return err
+	}
 	// Rule: DDP-8.3-06, DDP-8.3.2-04, RDMAP-8.1.2-03, SEC-7.3-01
 	if err := m.pd.mayGrant(m.buf, access); err != nil {
 		return err
@@ -143,6 +149,9 @@ func (m *MR) Rekey(key uint8) STag { return m.region.Rekey(key) }
 
 // Close invalidates the region and gives it back. It is idempotent, and its error is nil.
 func (m *MR) Close() error {
+	if err := m.made(); err != nil {
+		return err
+	}
 	if m.done.Swap(true) {
 		return nil
 	}

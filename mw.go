@@ -45,6 +45,9 @@ type Bind struct {
 
 // NewMW makes a window without a binding for the QP.
 func (q *QP) NewMW() (*MW, error) {
+	if err := q.made(); err != nil {
+		return nil, err
+	}
 	if err := q.pd.take(resMR, 1); err != nil {
 		return nil, err
 	}
@@ -87,6 +90,9 @@ func (w *MW) newest() *ddp.Region {
 // Close revokes the window's binding and gives the window back. It is idempotent, and its
 // error is nil.
 func (w *MW) Close() error {
+	if w == nil {
+		return notMade("MW", "QP.NewMW")
+	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, r := range w.bindings {

@@ -50,6 +50,9 @@ type QP struct {
 // NewQP makes a queue pair in the domain. cfg may be nil. The error wraps
 // [ErrLimit].
 func (p *PD) NewQP(cfg *QPConfig) (*QP, error) {
+	if err := p.made(); err != nil {
+		return nil, err
+	}
 	return p.newQP(cfg, nil)
 }
 
@@ -177,6 +180,9 @@ func (q *QP) Conn() *Conn {
 // [ErrRecvQueueFull], [ErrCQFull] or [ErrInvalidWR]. On a connection that has
 // ended receives complete at once, with ErrFlushed.
 func (q *QP) PostRecv(wrs ...RecvWR) error {
+	if err := q.made(); err != nil {
+		return err
+	}
 	for i := range wrs {
 		if err := q.queues.post(&wrs[i]); err != nil {
 			return &PostError{Index: i, Err: err}
@@ -195,6 +201,9 @@ func (q *QP) PostRecv(wrs ...RecvWR) error {
 // Close or CloseWrite. On a connection that has failed, requests are accepted
 // and complete at once, with ErrFlushed.
 func (q *QP) PostSend(wrs ...SendWR) error {
+	if err := q.made(); err != nil {
+		return err
+	}
 	c := q.Conn()
 	if c == nil {
 		return &PostError{Err: ErrNotConnected}
@@ -211,6 +220,9 @@ func (q *QP) PostSend(wrs ...SendWR) error {
 // with [Conn.Close] for a graceful end. Receives still posted on a QP that was
 // never connected are flushed.
 func (q *QP) Close() error {
+	if err := q.made(); err != nil {
+		return err
+	}
 	if c := q.Conn(); c != nil {
 		c.Abort()
 	} else {

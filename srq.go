@@ -51,6 +51,9 @@ type SRQ struct {
 
 // NewSRQ makes a shared receive queue. cfg may be nil. The error wraps [ErrLimit].
 func (p *PD) NewSRQ(cfg *SRQConfig) (*SRQ, error) {
+	if err := p.made(); err != nil {
+		return nil, err
+	}
 	var c SRQConfig
 	if cfg != nil {
 		c = *cfg
@@ -85,6 +88,9 @@ func (p *PD) NewSRQ(cfg *SRQConfig) (*SRQ, error) {
 // The first that cannot be posted ends the list and is named by a *[PostError],
 // whose cause is [ErrRecvQueueFull] or [ErrInvalidWR].
 func (q *SRQ) PostRecv(wrs ...RecvWR) error {
+	if err := q.made(); err != nil {
+		return err
+	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	for i := range wrs {
@@ -165,6 +171,9 @@ func (q *SRQ) Shares() map[*QP]int {
 // Close gives the queue back; receives still posted are dropped without a
 // completion. It fails with [ErrInUse] while QPs have it.
 func (q *SRQ) Close() error {
+	if err := q.made(); err != nil {
+		return err
+	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.qps > 0 {

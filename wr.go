@@ -32,9 +32,13 @@ const (
 	OpRecvImmediate = rdmap.OpRecvImmediate // Immediate Data arrived
 )
 
-// RemoteBuffer names memory of the peer: STag, the one that the peer advertised; TO, the
-// Tagged Offset of the first octet; and Length, in octets, 0 if it is not known. [MR.Remote]
-// and [MW.Remote] make one. Its methods:
+// RemoteBuffer names memory of the peer. [MR.Remote] and [MW.Remote] make one:
+//
+//	type RemoteBuffer struct {
+//		STag   STag   // that the peer advertised
+//		TO     uint64 // Tagged Offset of the first octet
+//		Length uint64 // octets; 0: not known here, and checked by the peer only
+//	}
 //
 //	func (b RemoteBuffer) Slice(off, n uint64) RemoteBuffer
 //	func (b RemoteBuffer) AppendBinary(p []byte) ([]byte, error)
@@ -51,11 +55,29 @@ type RemoteBuffer = rdmap.RemoteBuffer
 // RemoteBufferLen is the number of octets of an encoded RemoteBuffer.
 const RemoteBufferLen = rdmap.RemoteBufferLen
 
-// SendWR is a work request for the send queue. Its fields are described at
-// [rdmap.SendWR]: ID; Op; SG (the local memory); Remote (the peer's); Invalidate (an
-// STag); Bind (a *[Bind]); Immediate; Operand, OperandMask, Compare and CompareMask (of
-// the atomics); and the flags Unsignaled, Solicited, Fence and Inline (at most
-// MaxInline octets).
+// SendWR is a work request for the send queue:
+//
+//	type SendWR struct {
+//		ID         uint64       // handed back in the completion
+//		Op         Op           // OpSend to OpBind
+//		SG         [][]byte     // local memory: the data of Send and Write, the sink of Read
+//		Remote     RemoteBuffer // the peer's: the target of Write and atomics, the source of Read
+//		Invalidate STag         // that OpSendInvalidate (the peer's) or OpInvalidate (this end's) ends
+//		Bind       *Bind        // what OpBind does (an interface; a *Bind goes in)
+//		Immediate  uint64       // OpImmediate: eight octets, most significant first
+//
+//		// OpFetchAdd adds Operand, OpCompareSwap swaps it in where Compare is found, both under
+//		// masks (https://www.rfc-editor.org/rfc/rfc7306#section-5.1). Completion.Original has
+//		// the value found.
+//		Operand, OperandMask, Compare, CompareMask uint64
+//
+//		Unsignaled bool // no completion on success
+//		Solicited  bool // Send and Immediate Data: raise a solicited event at the peer
+//		Fence      bool // start only when earlier Reads and atomics have completed
+//		Inline     bool // copy SG's octets when posting; at most DeviceLimits.MaxInline
+//	}
+//
+// SG has at most QPConfig.MaxSGE elements, and fewer than 2^32 octets.
 //
 // The struct and the elements of SG are copied when it is posted; the octets are
 // not. They belong to the QP until the completion: a Send or Write reads them, a

@@ -3,6 +3,7 @@ package mpa
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"slices"
@@ -73,7 +74,7 @@ type DeclinedError struct{ Err error } // of VerifyReply
 
 // Error tells who declined, and why.
 func (e *DeclinedError) Error() string {
-	return "iwarp: this end turns the Reply down: " + e.Err.Error()
+	return fmt.Sprintf("iwarp: this end turns the Reply down: %v", e.Err)
 }
 
 // Unwrap returns the reason.

@@ -2,84 +2,16 @@ package kit
 
 import (
 	"encoding/binary"
-	"hash/crc32"
-	"strings"
+
+	"github.com/go-iwarp/iwarp/cmd/iwarp/internal/conform/advert"
 
 	"github.com/go-iwarp/iwarp/iwarptest"
 )
 
-// Kinds of region that a target advertises (docs/conform.md).
-const (
-	regionAll       = 1 + iota // read, write, atomic; of this stream
-	regionRead                 // read only
-	regionWrite                // write only
-	regionNone                 // no right
-	regionReadWrite            // no atomic
-	regionLarge                // read only, 256 KiB
-	regionGone                 // an STag that was
-	regionForeign              // of another protection domain
-	regionShared               // of the whole domain, all rights: no peer can invalidate it
-	regionVictim               // all rights; for Send with Invalidate
-	regionHigh                 // all rights, ends just below 2^64
-	regionOdd                  // all rights, memory not aligned
-	regions
-)
-
-// region is what an advert says of one.
-type region struct {
-	kind byte
-	stag uint32
-	to   uint64
-	size uint32
-}
-
-// advert is the target's first message.
-type advert struct {
-	recvDepth int
-	recvSize  int
-	id        uint64
-	pdLen     int
-	pdCRC     uint32
-	regions   [regions]region
-}
-
-const (
-	advertMagic  = "IWCT\x01"
-	advertLen    = 32
-	advertRegion = 18
-)
-
-// parseAdvert gives nil for what is no advert.
-//
-//	"IWCT" 1(8) | 0(8) | receive depth(16) | receive size(32) | connection(64) |
-//	length of Private Data(16) | its CRC32c(32) | regions(16) |
-//	for each: kind(8) 0(8) STag(32) TO(64) length(32)
-func parseAdvert(b []byte) *advert {
-	if len(b) < advertLen || !strings.HasPrefix(string(b), advertMagic) {
-		return nil
-	}
-	be := binary.BigEndian
-	a := &advert{
-		recvDepth: int(be.Uint16(b[6:])), recvSize: int(be.Uint32(b[8:])), id: be.Uint64(b[12:]),
-		pdLen: int(be.Uint16(b[20:])), pdCRC: be.Uint32(b[22:]),
-	}
-	n := int(be.Uint16(b[26:]))
-	for r := b[advertLen:]; n > 0 && len(r) >= advertRegion; n, r = n-1, r[advertRegion:] {
-		if k := r[0]; k > 0 && k < regions {
-			a.regions[k] = region{kind: k, stag: be.Uint32(r[2:]), to: be.Uint64(r[6:]), size: be.Uint32(r[14:])}
-		}
-	}
-	return a
-}
-
-func crc32c(b []byte) uint32 { return crc32.Checksum(b, crc32.MakeTable(crc32.Castagnoli)) }
-
-// content gives the octets of a region as the target makes it.
+// content returns the octets of a region as the target makes it.
 func content(kind byte, size uint32) []byte {
 	b := make([]byte, size)
-	for i := range b {
-		b[i] = byte(i*7 + i>>8 + int(kind)*31)
-	}
+	advert.Fill(kind, b)
 	return b
 }
 
@@ -89,16 +21,16 @@ func (s *session) target() {
 	s.awaitAdvert()
 }
 
-func (s *session) awaitAdvert() *advert {
+func (s *session) awaitAdvert() *advert.Advert {
 	if o, ok := s.pump(s.timeout(), func() bool { return s.advert != nil }); !ok {
 		s.fail("the peer %v, where the target's advert is due (docs/conform.md)", s.close2(o))
 	}
 	return s.advert
 }
 
-func (s *session) region(kind int) region {
-	r := s.advert.regions[kind]
-	if r.kind == 0 {
+func (s *session) region(kind int) advert.Region {
+	r := s.advert.Regions[kind]
+	if r.Kind == 0 {
 		s.notApplicable("the target advertises no region of kind %d", kind)
 	}
 	return r
@@ -141,9 +73,9 @@ func u32(v uint32) []byte { return binary.BigEndian.AppendUint32(nil, v) }
 func u64(v uint64) []byte { return binary.BigEndian.AppendUint64(nil, v) }
 
 // fetch reads the peer's memory.
-func (s *session) fetch(r region, off uint64, size uint32) []byte {
+func (s *session) fetch(r advert.Region, off uint64, size uint32) []byte {
 	s.probes++
-	x := s.read(0x60000000+s.probes, 0, size, r.stag, r.to+off)
+	x := s.read(0x60000000+s.probes, 0, size, r.STag, r.TO+off)
 	if o, ok := s.pump(s.timeout(), func() bool { return x.complete }); !ok {
 		s.fail("an RDMA Read of %d octets: the peer %v (RFC 5040 section 5.2.1)", size, s.close2(o))
 	}

@@ -3,6 +3,8 @@ package kit
 import (
 	"fmt"
 
+	"github.com/go-iwarp/iwarp/cmd/iwarp/internal/conform/advert"
+
 	"github.com/go-iwarp/iwarp/iwarptest"
 )
 
@@ -10,7 +12,7 @@ import (
 type place struct {
 	id, ids, rule string
 	stag          func(s *session) uint32
-	to            func(r region) uint64
+	to            func(r advert.Region) uint64
 	kind          int
 	size          uint32
 	write, read   []Answer // nil: not tried
@@ -20,7 +22,7 @@ type place struct {
 func places() []place {
 	const ddp, rdmap = "RFC 5041 section 7.1", "RFC 5040 section 7.2"
 	ofKind := func(kind int, change func(uint32) uint32) func(s *session) uint32 {
-		return func(s *session) uint32 { return change(s.region(kind).stag) }
+		return func(s *session) uint32 { return change(s.region(kind).STag) }
 	}
 	id := func(v uint32) uint32 { return v }
 	noSTag := [2][]Answer{legal(terminate(ddp, 0x1100)), legal(terminate(rdmap, 0x0100))}
@@ -31,48 +33,48 @@ func places() []place {
 	}
 	bounds := [2][]Answer{legal(terminate(ddp, 0x1101)), legal(terminate(rdmap, 0x0101))}
 	wrap := [2][]Answer{legal(terminate(ddp, 0x1103, 0x1101)), legal(terminate(rdmap, 0x0104, 0x0101))}
-	start := func(r region) uint64 { return r.to }
+	start := func(r advert.Region) uint64 { return r.TO }
 	const sec = "DDP-7.1-07 RDMAP-7.2-06"
 	const rights = "DDP-7.1-08 DDP-8.3.1-04 RDMAP-7.2-11 RDMAP-8.1.1-05 R46"
 	const limits = "DDP-7.1-09 DDP-8.3.1-03 RDMAP-7.2-08 RDMAP-7.2-09 RDMAP-8.1.1-03 SEC-6.2.1-01"
 	all := []place{
-		{id: "stag-0", ids: sec, rule: "The STag must be valid", stag: func(*session) uint32 { return 0 }, kind: regionAll, to: start, size: 10, write: noSTag[0], read: noSTag[1]},
-		{id: "stag-all-ones", ids: sec, rule: "The STag must be valid", stag: func(*session) uint32 { return 1<<32 - 1 }, kind: regionAll, to: start, size: 10, write: noSTag[0], read: noSTag[1]},
-		{id: "stag-wrong-key", ids: sec, rule: "The key of an STag must be right", stag: ofKind(regionAll, func(v uint32) uint32 { return v ^ 1 }), kind: regionAll, to: start, size: 10, write: noSTag[0], read: noSTag[1]},
-		{id: "stag-wrong-key-7", ids: sec, rule: "The key of an STag must be right", stag: ofKind(regionAll, func(v uint32) uint32 { return v ^ 0x80 }), kind: regionAll, to: start, size: 10, write: noSTag[0], read: noSTag[1]},
-		{id: "stag-wrong-index", ids: sec, rule: "The index of an STag must be right", stag: ofKind(regionAll, func(v uint32) uint32 { return v ^ 0x4000 }), kind: regionAll, to: start, size: 10, write: noSTag[0], read: noSTag[1]},
-		{id: "stag-gone", ids: sec + " DDP-8.3-02 DDP-8.3.1-05 RDMAP-8.1.1-06 SEC-6.2.2-02", rule: "An STag that was closed is not valid", stag: ofKind(regionGone, id), kind: regionGone, to: start, size: 10, write: noSTag[0], read: noSTag[1]},
-		{id: "foreign-domain", ids: "DDP-8.2-02 DDP-8.3.1-01 RDMAP-7.2-07 RDMAP-8.1.1-01 SEC-6.1.1-02", rule: "An STag of another protection domain is not reached", stag: ofKind(regionForeign, id), kind: regionForeign, to: start, size: 10, write: foreign[0], read: foreign[1]},
-		{id: "no-right", ids: rights, rule: "Without a right there is no access", stag: ofKind(regionNone, id), kind: regionNone, to: start, size: 10, write: right[0], read: right[1]},
-		{id: "read-only", ids: rights, rule: "A region without the right to write is not written", stag: ofKind(regionRead, id), kind: regionRead, to: start, size: 10, write: right[0]},
-		{id: "write-only", ids: rights + " SEC-6.3.5-01", rule: "A region without the right to read is not read", stag: ofKind(regionWrite, id), kind: regionWrite, to: start, size: 10, read: right[1]},
+		{id: "stag-0", ids: sec, rule: "The STag must be valid", stag: func(*session) uint32 { return 0 }, kind: advert.All, to: start, size: 10, write: noSTag[0], read: noSTag[1]},
+		{id: "stag-all-ones", ids: sec, rule: "The STag must be valid", stag: func(*session) uint32 { return 1<<32 - 1 }, kind: advert.All, to: start, size: 10, write: noSTag[0], read: noSTag[1]},
+		{id: "stag-wrong-key", ids: sec, rule: "The key of an STag must be right", stag: ofKind(advert.All, func(v uint32) uint32 { return v ^ 1 }), kind: advert.All, to: start, size: 10, write: noSTag[0], read: noSTag[1]},
+		{id: "stag-wrong-key-7", ids: sec, rule: "The key of an STag must be right", stag: ofKind(advert.All, func(v uint32) uint32 { return v ^ 0x80 }), kind: advert.All, to: start, size: 10, write: noSTag[0], read: noSTag[1]},
+		{id: "stag-wrong-index", ids: sec, rule: "The index of an STag must be right", stag: ofKind(advert.All, func(v uint32) uint32 { return v ^ 0x4000 }), kind: advert.All, to: start, size: 10, write: noSTag[0], read: noSTag[1]},
+		{id: "stag-gone", ids: sec + " DDP-8.3-02 DDP-8.3.1-05 RDMAP-8.1.1-06 SEC-6.2.2-02", rule: "An STag that was closed is not valid", stag: ofKind(advert.Gone, id), kind: advert.Gone, to: start, size: 10, write: noSTag[0], read: noSTag[1]},
+		{id: "foreign-domain", ids: "DDP-8.2-02 DDP-8.3.1-01 RDMAP-7.2-07 RDMAP-8.1.1-01 SEC-6.1.1-02", rule: "An STag of another protection domain is not reached", stag: ofKind(advert.Foreign, id), kind: advert.Foreign, to: start, size: 10, write: foreign[0], read: foreign[1]},
+		{id: "no-right", ids: rights, rule: "Without a right there is no access", stag: ofKind(advert.None, id), kind: advert.None, to: start, size: 10, write: right[0], read: right[1]},
+		{id: "read-only", ids: rights, rule: "A region without the right to write is not written", stag: ofKind(advert.Read, id), kind: advert.Read, to: start, size: 10, write: right[0]},
+		{id: "write-only", ids: rights + " SEC-6.3.5-01", rule: "A region without the right to read is not read", stag: ofKind(advert.Write, id), kind: advert.Write, to: start, size: 10, read: right[1]},
 	}
-	at := func(id string, kind int, size uint32, to func(r region) uint64) {
+	at := func(id string, kind int, size uint32, to func(r advert.Region) uint64) {
 		all = append(all, place{id: id, ids: limits, rule: "Access stays within the region", stag: ofKind(kind, func(v uint32) uint32 { return v }), kind: kind, to: to, size: size, write: bounds[0], read: bounds[1]})
 	}
-	at("before", regionAll, 1, func(r region) uint64 { return r.to - 1 })
-	at("across-start", regionAll, 10, func(r region) uint64 { return r.to - 5 })
-	at("to-0", regionAll, 10, func(region) uint64 { return 0 })
-	at("across-end", regionAll, 10, func(r region) uint64 { return r.to + uint64(r.size) - 9 })
-	at("at-end", regionAll, 1, func(r region) uint64 { return r.to + uint64(r.size) })
-	at("far", regionAll, 10, func(r region) uint64 { return r.to + 1<<40 })
-	at("high-32-bits", regionReadWrite, 10, func(r region) uint64 { return r.to + 1<<32 })
-	at("cross-32-bits-end", regionReadWrite, 2048, func(r region) uint64 { return r.to + 2049 })
-	at("larger-than-region", regionAll, 4097, func(r region) uint64 { return r.to })
-	at("high-region-across-end", regionHigh, 10, func(r region) uint64 { return r.to + uint64(r.size) - 9 })
+	at("before", advert.All, 1, func(r advert.Region) uint64 { return r.TO - 1 })
+	at("across-start", advert.All, 10, func(r advert.Region) uint64 { return r.TO - 5 })
+	at("to-0", advert.All, 10, func(advert.Region) uint64 { return 0 })
+	at("across-end", advert.All, 10, func(r advert.Region) uint64 { return r.TO + uint64(r.Size) - 9 })
+	at("at-end", advert.All, 1, func(r advert.Region) uint64 { return r.TO + uint64(r.Size) })
+	at("far", advert.All, 10, func(r advert.Region) uint64 { return r.TO + 1<<40 })
+	at("high-32-bits", advert.ReadWrite, 10, func(r advert.Region) uint64 { return r.TO + 1<<32 })
+	at("cross-32-bits-end", advert.ReadWrite, 2048, func(r advert.Region) uint64 { return r.TO + 2049 })
+	at("larger-than-region", advert.All, 4097, func(r advert.Region) uint64 { return r.TO })
+	at("high-region-across-end", advert.High, 10, func(r advert.Region) uint64 { return r.TO + uint64(r.Size) - 9 })
 	for _, w := range []struct {
 		id   string
 		to   uint64
 		size uint32
 	}{{"wrap-1", ^uint64(0), 2}, {"wrap-10", ^uint64(0) - 8, 10}, {"wrap-4096", ^uint64(0) - 100, 4096}} {
-		for _, kind := range []int{regionAll, regionHigh} {
+		for _, kind := range []int{advert.All, advert.High} {
 			id := w.id
-			if kind == regionHigh {
+			if kind == advert.High {
 				id += "-high-region"
 			}
 			all = append(all, place{
 				id: id, ids: "DDP-7.1-10 RDMAP-7.2-10 RDMAP-8.1.1-03", rule: "TO and length do not wrap", stag: ofKind(kind, func(v uint32) uint32 { return v }), kind: kind,
-				to: func(region) uint64 { return w.to }, size: w.size, write: wrap[0], read: wrap[1],
+				to: func(advert.Region) uint64 { return w.to }, size: w.size, write: wrap[0], read: wrap[1],
 			})
 		}
 	}
@@ -148,7 +150,7 @@ func goodAccess() []*Case {
 			},
 		})
 	}
-	for _, kind := range []int{regionAll, regionReadWrite, regionShared, regionHigh, regionOdd} {
+	for _, kind := range []int{advert.All, advert.ReadWrite, advert.Shared, advert.High, advert.Odd} {
 		for _, e := range []struct {
 			id   string
 			off  func(size uint32) uint64
@@ -159,21 +161,21 @@ func goodAccess() []*Case {
 			good(fmt.Sprintf("good-region-%d-%s", kind, e.id), "RDMAP-5.1-03 RDMAP-5.2.1-08 DDP-5.2-06 DDP-8.3-01", "A region is reached from its first octet to its last", func(s *session) {
 				r := s.region(kind)
 				data := content(84, e.size)
-				off := e.off(r.size)
-				s.send(iwarptest.Write(r.stag, r.to+off, data))
-				want := content(byte(kind), r.size)
+				off := e.off(r.Size)
+				s.send(iwarptest.Write(r.STag, r.TO+off, data))
+				want := content(byte(kind), r.Size)
 				copy(want[off:], data)
-				s.same("the region after the Write", "RFC 5040 section 5.1", s.fetch(r, 0, r.size), want)
+				s.same("the region after the Write", "RFC 5040 section 5.1", s.fetch(r, 0, r.Size), want)
 			})
 		}
 	}
 	good("write-only", "DDP-8.3.1-04 RDMAP-8.1.1-05", "The right to write is enough to write", func(s *session) {
-		r := s.region(regionWrite)
-		s.send(iwarptest.Write(r.stag, r.to, make([]byte, 100)))
+		r := s.region(advert.Write)
+		s.send(iwarptest.Write(r.STag, r.TO, make([]byte, 100)))
 	})
 	good("read-only", "DDP-8.3.1-04 RDMAP-8.1.1-05", "The right to read is enough to read", func(s *session) {
-		r := s.region(regionRead)
-		s.same("the region", "RFC 5040 section 5.2.1", s.fetch(r, 0, r.size), content(regionRead, r.size))
+		r := s.region(advert.Read)
+		s.same("the region", "RFC 5040 section 5.2.1", s.fetch(r, 0, r.Size), content(advert.Read, r.Size))
 	})
 	bad := func(id, ids, rule, sends string, segments func(s *session) [][]byte, answers ...Answer) {
 		c := segmentCase{id: "access/" + id, ids: ids, needs: Target, level: Hostile, rule: rule, sends: sends, legal: answers, segments: segments}.build()
@@ -185,17 +187,17 @@ func goodAccess() []*Case {
 		all = append(all, c)
 	}
 	bad("second-segment-bounds", "DDP-7.1-09 R38", "Each segment is checked", "a Write whose second segment is out of bounds", func(s *session) [][]byte {
-		r := s.region(regionAll)
-		return [][]byte{iwarptest.Tagged(0, false, r.stag, r.to, make([]byte, 10)), iwarptest.Tagged(0, true, r.stag, r.to+uint64(r.size)-5, make([]byte, 10))}
+		r := s.region(advert.All)
+		return [][]byte{iwarptest.Tagged(0, false, r.STag, r.TO, make([]byte, 10)), iwarptest.Tagged(0, true, r.STag, r.TO+uint64(r.Size)-5, make([]byte, 10))}
 	}, terminate("RFC 5041 section 7.1", 0x1101))
 	bad("second-segment-stag", "DDP-7.1-07 DDP-4.2-05 R38", "Each segment is checked", "a Write whose second segment has another STag, without the right", func(s *session) [][]byte {
-		r, ro := s.region(regionAll), s.region(regionRead)
-		return [][]byte{iwarptest.Tagged(0, false, r.stag, r.to, make([]byte, 10)), iwarptest.Tagged(0, true, ro.stag, ro.to, make([]byte, 10))}
+		r, ro := s.region(advert.All), s.region(advert.Read)
+		return [][]byte{iwarptest.Tagged(0, false, r.STag, r.TO, make([]byte, 10)), iwarptest.Tagged(0, true, ro.STag, ro.TO, make([]byte, 10))}
 	}, terminate("RFC 5041 section 7.1", 0x1100, 0x1102), terminate("RFC 5040 section 7.2", 0x0102))
 	bad("after-an-error", "DDP-7.1-13 DDP-7.1-11 RDMAP-7.1-05", "After an error nothing is placed, and the first error is the one reported", "a Write to a bad STag, then one to a good one", func(s *session) [][]byte {
 		s.placed = false
-		r := s.region(regionAll)
-		return [][]byte{iwarptest.Write(0, 0, make([]byte, 10)), iwarptest.Write(r.stag, r.to, make([]byte, 10)), iwarptest.Send(s.next[0]+7, nil)}
+		r := s.region(advert.All)
+		return [][]byte{iwarptest.Write(0, 0, make([]byte, 10)), iwarptest.Write(r.STag, r.TO, make([]byte, 10)), iwarptest.Send(s.next[0]+7, nil)}
 	}, terminate("RFC 5041 section 7.1", 0x1100))
 	return all
 }
@@ -210,11 +212,11 @@ func invalidateCases() []*Case {
 		more    []Answer
 	}{
 		{"stag-0", "RDMAP-7.2-04", func(*session) uint32 { return 0 }, nil},
-		{"unknown", "RDMAP-7.2-04", func(s *session) uint32 { return s.region(regionVictim).stag ^ 0x4000 }, nil},
-		{"wrong-key", "RDMAP-7.2-04", func(s *session) uint32 { return s.region(regionVictim).stag ^ 1 }, nil},
-		{"gone", "RDMAP-7.2-04", func(s *session) uint32 { return s.region(regionGone).stag }, nil},
-		{"foreign-domain", "RDMAP-7.2-05 RDMAP-5.3-11", func(s *session) uint32 { return s.region(regionForeign).stag }, nil},
-		{"shared", "RDMAP-8.1.1-07 RDMAP-5.3-11", func(s *session) uint32 { return s.region(regionShared).stag }, nil},
+		{"unknown", "RDMAP-7.2-04", func(s *session) uint32 { return s.region(advert.Victim).STag ^ 0x4000 }, nil},
+		{"wrong-key", "RDMAP-7.2-04", func(s *session) uint32 { return s.region(advert.Victim).STag ^ 1 }, nil},
+		{"gone", "RDMAP-7.2-04", func(s *session) uint32 { return s.region(advert.Gone).STag }, nil},
+		{"foreign-domain", "RDMAP-7.2-05 RDMAP-5.3-11", func(s *session) uint32 { return s.region(advert.Foreign).STag }, nil},
+		{"shared", "RDMAP-8.1.1-07 RDMAP-5.3-11", func(s *session) uint32 { return s.region(advert.Shared).STag }, nil},
 	} {
 		for _, se := range []bool{false, true} {
 			id := "invalidate/" + v.id
@@ -233,15 +235,15 @@ func invalidateCases() []*Case {
 			}.build())
 		}
 	}
-	after := func(id, ids, rule string, answers []Answer, then func(s *session, v region) []byte) {
+	after := func(id, ids, rule string, answers []Answer, then func(s *session, v advert.Region) []byte) {
 		all = append(all, &Case{
 			ID: "invalidate/then-" + id, Rules: rules(ids), Roles: Either, Needs: Target, Level: Hostile,
 			Rule: rule, Sends: "a Send with Invalidate, then " + id, Legal: answers,
 			run: func(s *session) {
 				s.target()
-				v := s.region(regionVictim)
-				s.send(iwarptest.SendInvalidate(s.msn(0), v.stag, []byte("E")))
-				s.echoed(s.answer('E'), false, v.stag, nil)
+				v := s.region(advert.Victim)
+				s.send(iwarptest.SendInvalidate(s.msn(0), v.STag, []byte("E")))
+				s.echoed(s.answer('E'), false, v.STag, nil)
 				s.send(then(s, v))
 				s.judge()
 			},
@@ -249,21 +251,21 @@ func invalidateCases() []*Case {
 	}
 	const revoked = "RDMAP-5.3-12 DDP-8.3-02 DDP-8.3.1-05 RDMAP-8.1.1-06"
 	gone := "After it was invalidated an STag gives no access"
-	after("write", revoked, gone, legal(terminate("RFC 5041 section 7.1", 0x1100)), func(_ *session, v region) []byte { return iwarptest.Write(v.stag, v.to, []byte{1}) })
-	after("read", revoked, gone, legal(terminate("RFC 5040 section 7.2", 0x0100)), func(s *session, v region) []byte {
-		return iwarptest.ReadRequest(s.msn(1), 1, 0, 1, v.stag, v.to)
+	after("write", revoked, gone, legal(terminate("RFC 5041 section 7.1", 0x1100)), func(_ *session, v advert.Region) []byte { return iwarptest.Write(v.STag, v.TO, []byte{1}) })
+	after("read", revoked, gone, legal(terminate("RFC 5040 section 7.2", 0x0100)), func(s *session, v advert.Region) []byte {
+		return iwarptest.ReadRequest(s.msn(1), 1, 0, 1, v.STag, v.TO)
 	})
-	after("again", "RDMAP-7.2-04", "The Invalidate STag must be valid", legal(cannot, terminate("RFC 5040 section 7.2", 0x0100)), func(s *session, v region) []byte { return iwarptest.SendInvalidate(s.msn(0), v.stag, nil) })
-	after("empty-write", "DDP-5.2-08", "An empty Write is not checked, also after that", legal(carryOn("RFC 5041 section 5.2")), func(_ *session, v region) []byte { return iwarptest.Write(v.stag, v.to, nil) })
+	after("again", "RDMAP-7.2-04", "The Invalidate STag must be valid", legal(cannot, terminate("RFC 5040 section 7.2", 0x0100)), func(s *session, v advert.Region) []byte { return iwarptest.SendInvalidate(s.msn(0), v.STag, nil) })
+	after("empty-write", "DDP-5.2-08", "An empty Write is not checked, also after that", legal(carryOn("RFC 5041 section 5.2")), func(_ *session, v advert.Region) []byte { return iwarptest.Write(v.STag, v.TO, nil) })
 	return append(all, &Case{
 		ID: "invalidate/at-delivery", Rules: rules("RDMAP-5.3-12"), Roles: Either, Needs: Target, Level: Good,
 		Rule: "An STag is invalidated at delivery, not when the first segment is placed", Sends: "a Write between the two segments of a Send with Invalidate", Legal: legal(carryOn("RFC 5040 section 5.3")),
 		run: func(s *session) {
 			s.target()
-			v := s.region(regionVictim)
+			v := s.region(advert.Victim)
 			m := s.msn(0)
-			s.send(iwarptest.Untagged(4, false, v.stag, 0, m, 0, []byte("E")), iwarptest.Write(v.stag, v.to, []byte{1}), iwarptest.Untagged(4, true, v.stag, 0, m, 1, []byte("x")))
-			s.echoed(s.answer('E'), false, v.stag, []byte("x"))
+			s.send(iwarptest.Untagged(4, false, v.STag, 0, m, 0, []byte("E")), iwarptest.Write(v.STag, v.TO, []byte{1}), iwarptest.Untagged(4, true, v.STag, 0, m, 1, []byte("x")))
+			s.echoed(s.answer('E'), false, v.STag, []byte("x"))
 			s.bye()
 		},
 	})

@@ -5,6 +5,8 @@ import (
 	"encoding/binary"
 	"fmt"
 
+	"github.com/go-iwarp/iwarp/cmd/iwarp/internal/conform/advert"
+
 	"github.com/go-iwarp/iwarp/iwarptest"
 )
 
@@ -206,13 +208,13 @@ func teardownCases() []*Case {
 		Rule: "After the peer's FIN what was asked before is still answered", Sends: "a Read Request of 256 KiB, then a FIN", Legal: legal(carryOn("RFC 5041 section 6.2.1")),
 		run: func(s *session) {
 			s.target()
-			r := s.region(regionLarge)
-			x := s.read(5, 0, r.size, r.stag, r.to)
+			r := s.region(advert.Large)
+			x := s.read(5, 0, r.Size, r.STag, r.TO)
 			s.p.CloseWrite()
 			if o, ok := s.pump(s.timeout(), func() bool { return x.complete }); !ok {
 				s.fail("a Read Request before the FIN: the peer %v (RFC 5041 section 6.2.1)", s.close2(o))
 			}
-			s.same("what was read", "RFC 5041 section 6.2.1", x.data, content(regionLarge, r.size))
+			s.same("what was read", "RFC 5041 section 6.2.1", x.data, content(advert.Large, r.Size))
 		},
 	}, &Case{
 		ID: "teardown/peer-half-closes", Rules: rules("DDP-6.2.1-06 DDP-6.2.1-01 MPA-7.2-01"), Roles: Either, Needs: Target, Level: Good,
@@ -224,8 +226,8 @@ func teardownCases() []*Case {
 			if e.Kind != iwarptest.EventFIN {
 				s.fail("the target was told to close its half and has not (docs/conform.md)")
 			}
-			r := s.region(regionAll)
-			if err := s.p.TrySend(iwarptest.Write(r.stag, r.to, []byte{1, 2, 3})); err != nil {
+			r := s.region(advert.All)
+			if err := s.p.TrySend(iwarptest.Write(r.STag, r.TO, []byte{1, 2, 3})); err != nil {
 				s.fail("a Write after the peer's FIN: %v (RFC 5041 section 6.2.1)", err)
 			}
 			s.p.CloseWrite()
@@ -256,10 +258,10 @@ func teardownCases() []*Case {
 		run: func(s *session) {
 			s.target()
 			s.wantReads(1)
-			r := s.region(regionLarge)
+			r := s.region(advert.Large)
 			var segs [][]byte
 			for range s.maxReads {
-				segs = append(segs, iwarptest.ReadRequest(s.msn(1), 9, 0, r.size, r.stag, r.to))
+				segs = append(segs, iwarptest.ReadRequest(s.msn(1), 9, 0, r.Size, r.STag, r.TO))
 			}
 			s.send(segs...)
 			_ = s.p.Reset()
@@ -285,7 +287,7 @@ func senderCases() []*Case {
 	const cut = "DDP-5.2-01 DDP-5.2-03 DDP-5.2-05 DDP-4.1-03 DDP-4.1-05 DDP-4.3-06 DDP-4.3-10 MPA-4.1-03 MPA-3-01"
 	for _, n := range []uint32{0, 1, 2, 3, 1423, 1424, 1425, 5000, 65536, 1 << 20} {
 		add(fmt.Sprintf("send-%d", n), cut+" DDP-5.2-07 R29", "A message is cut into segments that follow each other, the last one alone with L", func(s *session) {
-			s.same("the message", "RFC 5041 section 5.2", s.command('S', u32(n)), content(regionLarge, n))
+			s.same("the message", "RFC 5041 section 5.2", s.command('S', u32(n)), content(advert.Large, n))
 		})
 	}
 	for _, n := range []uint32{0, 1, 1429, 1430, 5000, 65536, 1 << 20} {
@@ -293,7 +295,7 @@ func senderCases() []*Case {
 			const stag = 0x00600d01
 			s.mem[stag] = &memory{buf: make([]byte, n)}
 			s.command('W', u32(stag), u64(0), u32(n))
-			s.same("the memory", "RFC 5040 section 5.1", s.mem[stag].buf, content(regionLarge, n))
+			s.same("the memory", "RFC 5040 section 5.1", s.mem[stag].buf, content(advert.Large, n))
 			last := s.runs[len(s.runs)-1]
 			if last.size != int(n) || n == 0 && last.segments != 1 {
 				s.fail("the Write has %d octets in %d segments (RFC 5041 section 5.2)", last.size, last.segments)

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/go-iwarp/iwarp/cmd/iwarp/internal/conform/advert"
+
 	"github.com/go-iwarp/iwarp/iwarptest"
 )
 
@@ -93,11 +95,11 @@ func goodLengths() []*Case {
 			Rule: "What is written is there", Sends: fmt.Sprintf("a Write of %d octets, and a Read of them", n), Legal: legal(carryOn("RFC 5040 section 5.1")),
 			run: func(s *session) {
 				s.target()
-				r := s.region(regionAll)
+				r := s.region(advert.All)
 				data := content(78, uint32(n))
-				s.send(iwarptest.Write(r.stag, r.to, data))
-				got := s.fetch(r, 0, r.size)
-				s.same("the region after the Write", "RFC 5041 section 5.2", got, append(data, content(regionAll, r.size)[n:]...))
+				s.send(iwarptest.Write(r.STag, r.TO, data))
+				got := s.fetch(r, 0, r.Size)
+				s.same("the region after the Write", "RFC 5041 section 5.2", got, append(data, content(advert.All, r.Size)[n:]...))
 				s.bye()
 			},
 		})
@@ -219,8 +221,8 @@ func crcCases() []*Case {
 	}
 	write := func(s *session) []byte {
 		if s.advert != nil {
-			r := s.region(regionAll)
-			return iwarptest.Write(r.stag, r.to, content(79, 101))
+			r := s.region(advert.All)
+			return iwarptest.Write(r.STag, r.TO, content(79, 101))
 		}
 		return iwarptest.Write(0x11223344, 0, content(79, 101))
 	}

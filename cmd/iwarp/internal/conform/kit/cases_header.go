@@ -3,6 +3,8 @@ package kit
 import (
 	"fmt"
 
+	"github.com/go-iwarp/iwarp/cmd/iwarp/internal/conform/advert"
+
 	"github.com/go-iwarp/iwarp/iwarptest"
 )
 
@@ -86,11 +88,11 @@ func versionCases() []*Case {
 		id: "version/send-invalidate-field", ids: "RDMAP-4.1-03", needs: Target, level: Hostile, rule: "The Invalidate STag of a Send without Invalidate is ignored",
 		sends: "a Send whose Invalidate STag is that of a region", legal: legal(carryOn("RFC 5040 section 4.1")),
 		segments: one(func(s *session) []byte {
-			return iwarptest.Untagged(3, true, s.region(regionVictim).stag, 0, s.msn(0), 0, []byte("E"))
+			return iwarptest.Untagged(3, true, s.region(advert.Victim).STag, 0, s.msn(0), 0, []byte("E"))
 		}),
 		then: func(s *session) {
 			s.echoed(s.answer('E'), false, 0, nil)
-			s.fetch(s.region(regionVictim), 0, 1) // it is valid still
+			s.fetch(s.region(advert.Victim), 0, 1) // it is valid still
 		},
 	}.build())
 	for _, v := range []byte{0, 2} { // R23: the very first FPDU
@@ -361,10 +363,10 @@ func orderCases() []*Case {
 		s.echoed(s.answer('E'), false, 0, []byte("ab"))
 	})
 	good("tagged-segments", "DDP-5.2-06 DDP-4.2-08", "A Write may be cut at any octet", func(s *session) {
-		r := s.region(regionAll)
+		r := s.region(advert.All)
 		data := content(82, 333)
 		for i := range data {
-			if err := s.p.TrySend(iwarptest.Tagged(0, i == len(data)-1, r.stag, r.to+uint64(i), data[i:i+1])); err != nil {
+			if err := s.p.TrySend(iwarptest.Tagged(0, i == len(data)-1, r.STag, r.TO+uint64(i), data[i:i+1])); err != nil {
 				break
 			}
 		}
@@ -394,14 +396,14 @@ func sendCases() []*Case {
 		s.echoed(s.answer('E'), true, 0, data)
 	})
 	good("invalidate", "RDMAP-5.3-10 RDMAP-5.3-11 RDMAP-5.3-12", "Send with Invalidate is delivered, with the STag", func(s *session) {
-		v := s.region(regionVictim)
-		s.send(iwarptest.SendInvalidate(s.msn(0), v.stag, cmd))
-		s.echoed(s.answer('E'), false, v.stag, data)
+		v := s.region(advert.Victim)
+		s.send(iwarptest.SendInvalidate(s.msn(0), v.STag, cmd))
+		s.echoed(s.answer('E'), false, v.STag, data)
 	})
 	good("solicited-invalidate", "RDMAP-5.3-09 RDMAP-5.3-12", "Send with Solicited Event and Invalidate is delivered with both", func(s *session) {
-		v := s.region(regionVictim)
-		s.send(iwarptest.SendSolicitedInvalidate(s.msn(0), v.stag, cmd))
-		s.echoed(s.answer('E'), true, v.stag, data)
+		v := s.region(advert.Victim)
+		s.send(iwarptest.SendSolicitedInvalidate(s.msn(0), v.STag, cmd))
+		s.echoed(s.answer('E'), true, v.STag, data)
 	})
 	good("empty", "RDMAP-5.3-04 DDP-5.2-07", "A Send may be empty", func(s *session) {
 		s.send(iwarptest.Send(s.msn(0), nil))
@@ -428,7 +430,7 @@ func sendCases() []*Case {
 		}
 	})
 	good("buffer-filled", "RDMAP-5.3-06 DDP-7.1-05", "A message may be as large as its buffer", func(s *session) {
-		s.echo(content(83, uint32(s.advert.recvSize-1-5))) // the answer has 5 octets more
+		s.echo(content(83, uint32(s.advert.RecvSize-1-5))) // the answer has 5 octets more
 	})
 	bad := func(id, ids, rule, sends string, segments func(s *session) [][]byte, answers ...Answer) {
 		all = append(all, segmentCase{
@@ -437,22 +439,22 @@ func sendCases() []*Case {
 	}
 	long := terminate("RFC 5041 section 7.1", 0x1205)
 	bad("too-long-by-1", "RDMAP-5.3-07 DDP-7.1-05 DDP-8.3.1-03", "A message larger than its buffer is an error", "a Send one octet larger than the target's buffers",
-		one(func(s *session) []byte { return iwarptest.Send(s.msn(0), make([]byte, s.advert.recvSize+1)) }), long)
+		one(func(s *session) []byte { return iwarptest.Send(s.msn(0), make([]byte, s.advert.RecvSize+1)) }), long)
 	bad("too-long-by-far", "RDMAP-5.3-07 DDP-7.1-05 DDP-8.3.1-03", "A message larger than its buffer is an error", "a Send of 60000 octets",
 		one(func(s *session) []byte { return iwarptest.Send(s.msn(0), make([]byte, 60000)) }), long)
 	bad("too-long-second-segment", "RDMAP-5.3-07 DDP-7.1-05 DDP-8.3.1-03", "A message larger than its buffer is an error", "a Send whose second segment goes beyond the buffer",
 		func(s *session) [][]byte {
 			m := s.msn(0)
 			return [][]byte{
-				iwarptest.Untagged(3, false, 0, 0, m, 0, make([]byte, s.advert.recvSize)),
-				iwarptest.Untagged(3, true, 0, 0, m, uint32(s.advert.recvSize), []byte{1}),
+				iwarptest.Untagged(3, false, 0, 0, m, 0, make([]byte, s.advert.RecvSize)),
+				iwarptest.Untagged(3, true, 0, 0, m, uint32(s.advert.RecvSize), []byte{1}),
 			}
 		}, long, terminate("RFC 5041 section 7.1: MO at the buffer's end", 0x1204))
 	bad("no-buffer", "DDP-7.1-02 R40 RDMAP-5.3-03 RDMAP-5.3-04", "A message without a buffer is an error, also an empty one", "empty Sends, more than there are buffers",
 		func(s *session) [][]byte {
 			s.command('H')
 			var segs [][]byte
-			for range s.advert.recvDepth + 1 {
+			for range s.advert.RecvDepth + 1 {
 				segs = append(segs, iwarptest.Send(s.msn(0), nil))
 			}
 			return segs

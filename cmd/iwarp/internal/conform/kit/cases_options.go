@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/go-iwarp/iwarp/cmd/iwarp/internal/conform/advert"
+
 	"github.com/go-iwarp/iwarp/iwarptest"
 )
 
@@ -320,8 +322,8 @@ func privateCase(rev byte, n int, role Role) *Case {
 			})
 			if s.k.o.ULP == Target {
 				a := s.awaitAdvert()
-				if a.pdLen != n || a.pdCRC != crc32c(data) {
-					s.fail("the peer's ULP got %d octets of Private Data with CRC32c %08x: %d with %08x are right (RFC 5044 section 7.1.1)", a.pdLen, a.pdCRC, n, crc32c(data))
+				if a.PDLen != n || a.PDCRC != advert.Checksum(data) {
+					s.fail("the peer's ULP got %d octets of Private Data with CRC32c %08x: %d with %08x are right (RFC 5044 section 7.1.1)", a.PDLen, a.PDCRC, n, advert.Checksum(data))
 				}
 				if role == Initiator {
 					s.same("Private Data of the Reply, which a target copies from the Request", "RFC 5044 section 7.1.1", s.their.pd, data)

@@ -4,6 +4,8 @@ import (
 	"encoding/binary"
 	"fmt"
 
+	"github.com/go-iwarp/iwarp/cmd/iwarp/internal/conform/advert"
+
 	"github.com/go-iwarp/iwarp/iwarptest"
 )
 
@@ -25,50 +27,50 @@ func readCases() []*Case {
 	}
 	for _, n := range []uint32{1, 2, 3, 1440, 1441, 1460, 4096, 65535, 65536, 100_001, 262144} {
 		good(fmt.Sprintf("size-%d", n), "RDMAP-5.2.1-09 RDMAP-4.4-02 RDMAP-5.2.2-01 RDMAP-5.2.2-06 DDP-5.2-01 DDP-5.2-06", "A Read Request is answered with all it asks for", func(s *session) {
-			r := s.region(regionLarge)
-			s.same("what was read", "RFC 5040 section 5.2.1", s.fetch(r, 0, n), content(regionLarge, r.size)[:n])
+			r := s.region(advert.Large)
+			s.same("what was read", "RFC 5040 section 5.2.1", s.fetch(r, 0, n), content(advert.Large, r.Size)[:n])
 		})
 	}
 	for _, off := range []uint64{1, 4095, 262143} {
 		good(fmt.Sprintf("from-%d", off), "RDMAP-4.4-03 RDMAP-5.2.1-08", "A Read may start anywhere", func(s *session) {
-			r := s.region(regionLarge)
-			s.same("what was read", "RFC 5040 section 5.2.1", s.fetch(r, off, 1), content(regionLarge, r.size)[off:off+1])
+			r := s.region(advert.Large)
+			s.same("what was read", "RFC 5040 section 5.2.1", s.fetch(r, off, 1), content(advert.Large, r.Size)[off:off+1])
 		})
 	}
 	for _, to := range []uint64{1, 1 << 32, ^uint64(0) - 4096} {
 		good(fmt.Sprintf("sink-to-%x", to), "RDMAP-4.4-02 RDMAP-4.4-03", "Sink STag and TO come back as they were sent", func(s *session) {
-			r := s.region(regionLarge)
-			x := s.read(0xffffffff, to, 4000, r.stag, r.to)
+			r := s.region(advert.Large)
+			x := s.read(0xffffffff, to, 4000, r.STag, r.TO)
 			if o, ok := s.pump(s.timeout(), func() bool { return x.complete }); !ok {
 				s.fail("the peer %v (RFC 5040 section 5.2.1)", s.close2(o))
 			}
-			s.same("what was read", "RFC 5040 section 5.2.1", x.data, content(regionLarge, r.size)[:4000])
+			s.same("what was read", "RFC 5040 section 5.2.1", x.data, content(advert.Large, r.Size)[:4000])
 		})
 	}
 	good("as-many-as-ird", "RDMAP-6.1-02 RDMAP-5.2.2-02 RDMAP-5.2.2-04 RDMAP-5.2.1-04 RDMAP-5.5-13 EXT-5.2.2-03", "As many Reads as were agreed may be outstanding; they are answered in order", func(s *session) {
-		r := s.region(regionLarge)
+		r := s.region(advert.Large)
 		var reads []*read
 		for i := range s.maxReads {
-			reads = append(reads, s.read(uint32(100+i), uint64(i), uint32(1000+i), r.stag, r.to+uint64(i)))
+			reads = append(reads, s.read(uint32(100+i), uint64(i), uint32(1000+i), r.STag, r.TO+uint64(i)))
 		}
 		for i, x := range reads {
 			if o, ok := s.pump(s.timeout(), func() bool { return x.complete }); !ok {
 				s.fail("Read %d of %d: the peer %v (RFC 5040 section 6.1)", i+1, len(reads), s.close2(o))
 			}
-			s.same("what was read", "RFC 5040 section 5.2.2", x.data, content(regionLarge, r.size)[i:i+1000+i])
+			s.same("what was read", "RFC 5040 section 5.2.2", x.data, content(advert.Large, r.Size)[i:i+1000+i])
 		}
 	})
 	good("after-write", "RDMAP-5.5-06 RDMAP-5.2.1-04", "A Read that follows a Write sees it", func(s *session) {
-		r := s.region(regionAll)
+		r := s.region(advert.All)
 		for i := range 20 {
 			data := content(byte(i), 100)
-			s.send(iwarptest.Write(r.stag, r.to, data))
+			s.send(iwarptest.Write(r.STag, r.TO, data))
 			s.same("what was read", "RFC 5040 section 5.5", s.fetch(r, 0, 100), data)
 		}
 	})
 	good("send-while-read", "RDMAP-5.5-11 RDMAP-5.5-07", "Messages flow while a Read is answered", func(s *session) {
-		r := s.region(regionLarge)
-		x := s.read(5, 0, r.size, r.stag, r.to)
+		r := s.region(advert.Large)
+		x := s.read(5, 0, r.Size, r.STag, r.TO)
 		s.echo([]byte("meanwhile"))
 		if o, ok := s.pump(s.timeout(), func() bool { return x.complete }); !ok {
 			s.fail("the peer %v (RFC 5040 section 5.2.1)", s.close2(o))
@@ -81,12 +83,12 @@ func readCases() []*Case {
 			carryOn("RFC 5040 section 6.1, where answers left as fast as requests came")),
 		run: func(s *session) {
 			s.target()
-			r := s.region(regionLarge)
+			r := s.region(advert.Large)
 			var segs [][]byte
 			for range s.maxReads + 200 {
-				x := &read{stag: 9, size: r.size}
+				x := &read{stag: 9, size: r.Size}
 				s.reads = append(s.reads, x)
-				segs = append(segs, iwarptest.ReadRequest(s.msn(1), 9, 0, r.size, r.stag, r.to))
+				segs = append(segs, iwarptest.ReadRequest(s.msn(1), 9, 0, r.Size, r.STag, r.TO))
 			}
 			s.push(segs...)
 			s.judge()
@@ -113,78 +115,78 @@ func readCases() []*Case {
 func atomicCases() []*Case {
 	var all []*Case
 	ids := "EXT-5.1.1-01 EXT-5.2.2-01 EXT-5.2.1-13 EXT-5-02 R44"
-	good := func(id, more, rule string, run func(s *session, r region)) {
+	good := func(id, more, rule string, run func(s *session, r advert.Region)) {
 		all = append(all, &Case{
 			ID: "atomic/" + id, Rules: rules(ids + " " + more), Roles: Either, Needs: Target, Level: Good, Rule: rule, Sends: id, Legal: legal(carryOn("RFC 7306 section 5")),
 			run: func(s *session) {
 				s.target()
-				run(s, s.region(regionAll))
+				run(s, s.region(advert.All))
 				s.works("after atomics")
 				s.bye()
 			},
 		})
 	}
 	const all1 = ^uint64(0)
-	good("fetch-add", "EXT-5.2.1-12 EXT-5.4-03", "FetchAdd gives what was there and adds", func(s *session, r region) {
-		was := s.atomic(iwarptest.FetchAdd(s.msn(1), 1, r.stag, r.to, 5, 0), 1)
-		if now := s.atomic(iwarptest.FetchAdd(s.msn(1), 2, r.stag, r.to, 0, 0), 2); now != was+5 {
+	good("fetch-add", "EXT-5.2.1-12 EXT-5.4-03", "FetchAdd gives what was there and adds", func(s *session, r advert.Region) {
+		was := s.atomic(iwarptest.FetchAdd(s.msn(1), 1, r.STag, r.TO, 5, 0), 1)
+		if now := s.atomic(iwarptest.FetchAdd(s.msn(1), 2, r.STag, r.TO, 0, 0), 2); now != was+5 {
 			s.fail("after FetchAdd of 5 to %#x the word is %#x (RFC 7306 section 5.1.1)", was, now)
 		}
 	})
-	good("fetch-add-wraps", "", "FetchAdd drops the carry out of 64 bits", func(s *session, r region) {
-		was := s.atomic(iwarptest.FetchAdd(s.msn(1), 1, r.stag, r.to+8, all1, 0), 1)
-		if now := s.atomic(iwarptest.FetchAdd(s.msn(1), 2, r.stag, r.to+8, 0, 0), 2); now != was-1 {
+	good("fetch-add-wraps", "", "FetchAdd drops the carry out of 64 bits", func(s *session, r advert.Region) {
+		was := s.atomic(iwarptest.FetchAdd(s.msn(1), 1, r.STag, r.TO+8, all1, 0), 1)
+		if now := s.atomic(iwarptest.FetchAdd(s.msn(1), 2, r.STag, r.TO+8, 0, 0), 2); now != was-1 {
 			s.fail("after FetchAdd of 2^64-1 to %#x the word is %#x (RFC 7306 section 5.1.1)", was, now)
 		}
 	})
-	good("fetch-add-fields", "", "A mask bit is the top bit of a field, whose carry is dropped", func(s *session, r region) {
+	good("fetch-add-fields", "", "A mask bit is the top bit of a field, whose carry is dropped", func(s *session, r advert.Region) {
 		const mask = 1<<31 | 1<<63
-		start := s.atomic(iwarptest.FetchAdd(s.msn(1), 1, r.stag, r.to+16, 0, 0), 1)
-		s.atomic(iwarptest.FetchAdd(s.msn(1), 2, r.stag, r.to+16, 0xfffffffe_ffffffff, mask), 2)
+		start := s.atomic(iwarptest.FetchAdd(s.msn(1), 1, r.STag, r.TO+16, 0, 0), 1)
+		s.atomic(iwarptest.FetchAdd(s.msn(1), 2, r.STag, r.TO+16, 0xfffffffe_ffffffff, mask), 2)
 		want := uint64(uint32(start)+0xffffffff) | uint64(uint32(start>>32)+0xfffffffe)<<32
-		if now := s.atomic(iwarptest.FetchAdd(s.msn(1), 3, r.stag, r.to+16, 0, 0), 3); now != want {
+		if now := s.atomic(iwarptest.FetchAdd(s.msn(1), 3, r.STag, r.TO+16, 0, 0), 3); now != want {
 			s.fail("a FetchAdd in two fields of 32 bits makes %#x of %#x, want %#x (RFC 7306 section 5.1.1)", now, start, want)
 		}
 	})
-	good("cmp-swap", "EXT-5.1.2-01 EXT-5.2.1-04", "CmpSwap swaps if the word is as compared", func(s *session, r region) {
-		was := s.atomic(iwarptest.FetchAdd(s.msn(1), 1, r.stag, r.to, 0, 0), 1)
-		if got := s.atomic(iwarptest.CmpSwap(s.msn(1), 2, r.stag, r.to, was, 42), 2); got != was {
+	good("cmp-swap", "EXT-5.1.2-01 EXT-5.2.1-04", "CmpSwap swaps if the word is as compared", func(s *session, r advert.Region) {
+		was := s.atomic(iwarptest.FetchAdd(s.msn(1), 1, r.STag, r.TO, 0, 0), 1)
+		if got := s.atomic(iwarptest.CmpSwap(s.msn(1), 2, r.STag, r.TO, was, 42), 2); got != was {
 			s.fail("CmpSwap gives %#x, the word was %#x (RFC 7306 section 5.1.2)", got, was)
 		}
-		if got := s.atomic(iwarptest.CmpSwap(s.msn(1), 3, r.stag, r.to, was, 43), 3); got != 42 {
+		if got := s.atomic(iwarptest.CmpSwap(s.msn(1), 3, r.STag, r.TO, was, 43), 3); got != 42 {
 			s.fail("after CmpSwap to 42 the word is %#x (RFC 7306 section 5.1.2)", got)
 		}
-		if got := s.atomic(iwarptest.FetchAdd(s.msn(1), 4, r.stag, r.to, 0, 0), 4); got != 42 {
+		if got := s.atomic(iwarptest.FetchAdd(s.msn(1), 4, r.STag, r.TO, 0, 0), 4); got != 42 {
 			s.fail("a CmpSwap that does not match has changed the word to %#x (RFC 7306 section 5.1.2)", got)
 		}
 	})
-	good("cmp-swap-masks", "EXT-5.1.2-01", "CmpSwap compares and swaps the bits of its masks alone", func(s *session, r region) {
-		was := s.atomic(iwarptest.FetchAdd(s.msn(1), 1, r.stag, r.to, 0, 0), 1)
-		s.atomic(iwarptest.AtomicRequest(s.msn(1), 2, 2, r.stag, r.to, ^was, 0xff00, was^0xff, ^uint64(0xff)), 2)
+	good("cmp-swap-masks", "EXT-5.1.2-01", "CmpSwap compares and swaps the bits of its masks alone", func(s *session, r advert.Region) {
+		was := s.atomic(iwarptest.FetchAdd(s.msn(1), 1, r.STag, r.TO, 0, 0), 1)
+		s.atomic(iwarptest.AtomicRequest(s.msn(1), 2, 2, r.STag, r.TO, ^was, 0xff00, was^0xff, ^uint64(0xff)), 2)
 		want := was&^0xff00 | ^was&0xff00
-		if got := s.atomic(iwarptest.FetchAdd(s.msn(1), 3, r.stag, r.to, 0, 0), 3); got != want {
+		if got := s.atomic(iwarptest.FetchAdd(s.msn(1), 3, r.STag, r.TO, 0, 0), 3); got != want {
 			s.fail("a CmpSwap with masks makes %#x of %#x, want %#x (RFC 7306 section 5.1.2)", got, was, want)
 		}
 	})
-	good("fetch-add-ignores-compare", "EXT-5.2.1-03", "Compare Data and Mask of a FetchAdd are ignored", func(s *session, r region) {
-		was := s.atomic(iwarptest.AtomicRequest(s.msn(1), 0, 1, r.stag, r.to, 1, 0, 7, 7), 1)
-		if got := s.atomic(iwarptest.FetchAdd(s.msn(1), 2, r.stag, r.to, 0, 0), 2); got != was+1 {
+	good("fetch-add-ignores-compare", "EXT-5.2.1-03", "Compare Data and Mask of a FetchAdd are ignored", func(s *session, r advert.Region) {
+		was := s.atomic(iwarptest.AtomicRequest(s.msn(1), 0, 1, r.STag, r.TO, 1, 0, 7, 7), 1)
+		if got := s.atomic(iwarptest.FetchAdd(s.msn(1), 2, r.STag, r.TO, 0, 0), 2); got != was+1 {
 			s.fail("a FetchAdd of 1 makes %#x of %#x (RFC 7306 section 5.2.1)", got, was)
 		}
 	})
-	good("reserved", "EXT-5.2.1-02", "The reserved bits of an Atomic Request are ignored", func(s *session, r region) {
-		seg := iwarptest.FetchAdd(s.msn(1), 1, r.stag, r.to, 0, 0)
+	good("reserved", "EXT-5.2.1-02", "The reserved bits of an Atomic Request are ignored", func(s *session, r advert.Region) {
+		seg := iwarptest.FetchAdd(s.msn(1), 1, r.STag, r.TO, 0, 0)
 		seg[18], seg[19], seg[20] = 0xff, 0xff, 0xff
 		seg[21] |= 0xf0
 		s.atomic(seg, 1)
 	})
-	good("among-reads", "EXT-5.4-06 EXT-7-01 EXT-5.2-01", "Reads and atomics are done, and answered, in one order", func(s *session, r region) {
+	good("among-reads", "EXT-5.4-06 EXT-7-01 EXT-5.2-01", "Reads and atomics are done, and answered, in one order", func(s *session, r advert.Region) {
 		s.wantReads(3)
-		was := s.atomic(iwarptest.FetchAdd(s.msn(1), 1, r.stag, r.to, 0, 0), 1)
+		was := s.atomic(iwarptest.FetchAdd(s.msn(1), 1, r.STag, r.TO, 0, 0), 1)
 		n := len(s.atomics)
-		x := s.read(3, 0, 8, r.stag, r.to)
-		s.send(iwarptest.FetchAdd(s.msn(1), 2, r.stag, r.to, 1, 0))
-		y := s.read(4, 0, 8, r.stag, r.to)
+		x := s.read(3, 0, 8, r.STag, r.TO)
+		s.send(iwarptest.FetchAdd(s.msn(1), 2, r.STag, r.TO, 1, 0))
+		y := s.read(4, 0, 8, r.STag, r.TO)
 		if o, ok := s.pump(s.timeout(), func() bool { return y.complete && len(s.atomics) > n }); !ok {
 			s.fail("the peer %v (RFC 7306 section 5.4)", s.close2(o))
 		}
@@ -227,7 +229,7 @@ func badAtomics() []*Case {
 		}
 		answers := append(legal(), p.read...)
 		answers = append(answers, terminate("RFC 7306 section 8.2, where the alignment is checked first", 0x0207))
-		if p.kind == regionReadWrite || p.kind == regionWrite {
+		if p.kind == advert.ReadWrite || p.kind == advert.Write {
 			answers = append(answers, terminate("RFC 5040 section 7.2, where the right is checked first", 0x0102))
 		}
 		if p.size == 1 || p.size == 10 || p.size == 2 {
@@ -237,34 +239,34 @@ func badAtomics() []*Case {
 		}
 	}
 	right := terminate("RFC 5040 section 7.2", 0x0102)
-	for _, kind := range []int{regionRead, regionReadWrite} {
+	for _, kind := range []int{advert.Read, advert.ReadWrite} {
 		bad(fmt.Sprintf("no-right-%d", kind), "DDP-8.3.1-04 EXT-5.1.2-02", "Without the right there is no atomic", func(s *session) []byte {
 			r := s.region(kind)
-			return iwarptest.FetchAdd(s.msn(1), 1, r.stag, r.to, 1, 0)
+			return iwarptest.FetchAdd(s.msn(1), 1, r.STag, r.TO, 1, 0)
 		}, right, carryOn("RFC 7306 section 5: it names no right for atomics; read and write may do"))
 	}
 	unaligned := terminate("RFC 7306 section 8.2", 0x0207)
 	for off := uint64(1); off < 8; off++ {
 		bad(fmt.Sprintf("unaligned-%d", off), "EXT-5.1.1-02 EXT-5.2.1-05 EXT-8.2-04 EXT-8.2-05", "The target of an atomic is aligned", func(s *session) []byte {
-			r := s.region(regionAll)
+			r := s.region(advert.All)
 			if off%2 == 0 {
-				return iwarptest.CmpSwap(s.msn(1), 1, r.stag, r.to+off, 0, 1)
+				return iwarptest.CmpSwap(s.msn(1), 1, r.STag, r.TO+off, 0, 1)
 			}
-			return iwarptest.FetchAdd(s.msn(1), 1, r.stag, r.to+off, 1, 0)
+			return iwarptest.FetchAdd(s.msn(1), 1, r.STag, r.TO+off, 1, 0)
 		}, unaligned)
 	}
 	bad("unaligned-memory", "EXT-5.2.1-05", "It is the memory that must be aligned, not TO alone", func(s *session) []byte {
-		r := s.region(regionOdd)
-		return iwarptest.FetchAdd(s.msn(1), 1, r.stag, r.to, 1, 0)
+		r := s.region(advert.Odd)
+		return iwarptest.FetchAdd(s.msn(1), 1, r.STag, r.TO, 1, 0)
 	}, unaligned)
 	bad("across-end-by-4", "EXT-8.2-01 DDP-8.3.1-03", "Access stays within the region", func(s *session) []byte {
-		r := s.region(regionAll)
-		return iwarptest.FetchAdd(s.msn(1), 1, r.stag, r.to+uint64(r.size)-4, 1, 0)
+		r := s.region(advert.All)
+		return iwarptest.FetchAdd(s.msn(1), 1, r.STag, r.TO+uint64(r.Size)-4, 1, 0)
 	}, terminate("RFC 5040 section 7.2", 0x0101), unaligned)
 	for _, op := range []uint8{1, 3, 15} {
 		bad(fmt.Sprintf("operation-%d", op), "EXT-5.2.1-10 EXT-5.2.1-04", "AOpCodes are 0 and 2", func(s *session) []byte {
-			r := s.region(regionAll)
-			return iwarptest.AtomicRequest(s.msn(1), op, 1, r.stag, r.to, 1, 0, 0, 0)
+			r := s.region(advert.All)
+			return iwarptest.AtomicRequest(s.msn(1), op, 1, r.STag, r.TO, 1, 0, 0, 0)
 		}, terminate("RFC 7306 section 5.2.1: no code is meant for it", 0x0206, 0x0207, 0x02ff))
 	}
 	return all
@@ -313,7 +315,7 @@ func responseCases() []*Case {
 				stag, to := s.demand(size)
 				s.send(answer(s, stag, to)...)
 				if s.k.o.ULP == Target && level == Good {
-					s.same("the CRC32c of what the peer has read", "RFC 5040 section 5.2.2", s.answer('R'), u32(crc32c(data)))
+					s.same("the CRC32c of what the peer has read", "RFC 5040 section 5.2.2", s.answer('R'), u32(advert.Checksum(data)))
 				}
 				s.judge()
 			},

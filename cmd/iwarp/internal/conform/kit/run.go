@@ -8,6 +8,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/go-iwarp/iwarp/cmd/iwarp/internal/conform/advert"
 )
 
 // Connector gives a connection to the endpoint under test: a new one with each
@@ -307,15 +309,15 @@ func (s *session) afterwards() {
 }
 
 // untouched asks the target for the memory of a connection that has ended.
-func (s *session) untouched(old *advert) {
-	got := s.command('K', u64(old.id))
+func (s *session) untouched(old *advert.Advert) {
+	got := s.command('K', u64(old.ID))
 	for ; len(got) >= 5; got = got[5:] {
 		kind := got[0]
-		if kind == 0 || kind >= regions {
+		if kind == 0 || kind >= advert.Kinds {
 			continue
 		}
-		r := old.regions[kind]
-		if want := u32(crc32c(content(kind, r.size))); string(got[1:5]) != string(want) {
+		r := old.Regions[kind]
+		if want := u32(advert.Checksum(content(kind, r.Size))); string(got[1:5]) != string(want) {
 			s.fail("memory of the region of kind %d has changed, or octets beside it (RFC 5041 section 7.1)", kind)
 		}
 	}

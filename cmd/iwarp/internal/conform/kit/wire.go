@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/go-iwarp/iwarp/cmd/iwarp/internal/conform/advert"
+
 	"github.com/go-iwarp/iwarp/iwarptest"
 )
 
@@ -50,7 +52,7 @@ type wire struct {
 	atomics []message // Atomic Responses
 	mem     map[uint32]*memory
 	first   []byte // the first segment
-	advert  *advert
+	advert  *advert.Advert
 	probes  uint32
 	// manual leaves the peer's empty Read Requests to the case.
 	manual bool
@@ -282,7 +284,7 @@ func (s *session) deliver(m *message) (*outcome, string) {
 		if s.isRTR(m) {
 			return nil, ""
 		}
-		if a := parseAdvert(m.data); a != nil && s.advert == nil {
+		if a := advert.Parse(m.data); a != nil && s.advert == nil {
 			s.advert = a
 			return nil, ""
 		}

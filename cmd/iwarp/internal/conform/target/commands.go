@@ -5,6 +5,8 @@ import (
 	"encoding/binary"
 	"time"
 
+	"github.com/go-iwarp/iwarp/cmd/iwarp/internal/conform/advert"
+
 	"github.com/go-iwarp/iwarp"
 )
 
@@ -63,7 +65,7 @@ func (p *program) read(args []byte) ([]byte, error) {
 	if err := p.c.RDMARead(p.ctx, b, at); err != nil {
 		return nil, err
 	}
-	return binary.BigEndian.AppendUint32(nil, checksum(b)), nil
+	return binary.BigEndian.AppendUint32(nil, advert.Checksum(b)), nil
 }
 
 // write writes the first octets of the large region's content to the kit's
@@ -71,7 +73,7 @@ func (p *program) read(args []byte) ([]byte, error) {
 func (p *program) write(args []byte) ([]byte, error) {
 	at, n := remote(args)
 	b := make([]byte, n)
-	content(regionLarge, b)
+	advert.Fill(advert.Large, b)
 	return nil, p.c.RDMAWrite(p.ctx, b, at)
 }
 
@@ -92,7 +94,7 @@ func (p *program) compareSwap(args []byte) ([]byte, error) {
 // sendLong answers with so many octets of the large region's content.
 func (p *program) sendLong(args []byte) ([]byte, error) {
 	b := make([]byte, min(binary.BigEndian.Uint32(args), most))
-	content(regionLarge, b)
+	advert.Fill(advert.Large, b)
 	return b, nil
 }
 

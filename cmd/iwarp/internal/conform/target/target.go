@@ -13,10 +13,11 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"hash/crc32"
 	"net"
 	"sync"
 	"time"
+
+	"github.com/go-iwarp/iwarp/cmd/iwarp/internal/conform/advert"
 
 	"github.com/go-iwarp/iwarp"
 	"github.com/go-iwarp/iwarp/mpa"
@@ -89,7 +90,7 @@ func New(cfg *iwarp.Config) (*Target, error) {
 		return nil, err
 	}
 	t := &Target{cfg: cfg, known: make(map[uint64]*memory)}
-	t.foreignArea, t.large = newArea(regionForeign, regionSize, 0), newArea(regionLarge, largeSize, 0)
+	t.foreignArea, t.large = newArea(advert.Foreign, regionSize, 0), newArea(advert.Large, largeSize, 0)
 	t.foreign, err = pd.NewMR(t.foreignArea.buf, iwarp.RemoteRead|iwarp.RemoteWrite|iwarp.RemoteAtomic, nil)
 	return t, err
 }
@@ -233,31 +234,8 @@ func (t *Target) memory(id uint64) *memory {
 	return t.known[id]
 }
 
-// Kinds of region, as docs/conform.md numbers them.
-const (
-	regionAll = 1 + iota
-	regionRead
-	regionWrite
-	regionNone
-	regionReadWrite
-	regionLarge
-	regionGone
-	regionForeign
-	regionShared
-	regionVictim
-	regionHigh
-	regionOdd
-)
-
 // regionSize and largeSize are the sizes of regions in octets.
 const regionSize, largeSize = 4096, 256 << 10
-
-// content is what a region holds at first.
-func content(kind byte, b []byte) {
-	for i := range b {
-		b[i] = byte(i*7 + i>>8 + int(kind)*31)
-	}
-}
 
 func newArea(kind byte, size, shift int) area {
 	a := area{kind: kind, all: make([]byte, guard+size+guard), start: guard + shift}
@@ -266,13 +244,13 @@ func newArea(kind byte, size, shift int) area {
 	}
 	end := a.start + size
 	a.buf = a.all[a.start:end:end]
-	content(kind, a.buf)
+	advert.Fill(kind, a.buf)
 	return a
 }
 
 // sum is the CRC of the memory, or its inverse if a guard is broken.
 func (a *area) sum() uint32 {
-	sum := checksum(a.buf)
+	sum := advert.Checksum(a.buf)
 	for i, octet := range a.all {
 		inside := i >= a.start && i < a.start+len(a.buf)
 		if !inside && octet != guardOctet {
@@ -281,10 +259,6 @@ func (a *area) sum() uint32 {
 	}
 	return sum
 }
-
-var table = crc32.MakeTable(crc32.Castagnoli)
-
-func checksum(b []byte) uint32 { return crc32.Checksum(b, table) }
 
 // program is the program on one connection.
 type program struct {
@@ -306,41 +280,30 @@ var kinds = [...]struct {
 	shift  int
 	shared bool
 }{
-	{regionAll, iwarp.RemoteRead | iwarp.RemoteWrite | iwarp.RemoteAtomic, regionSize, 0x1000, 0, false},
-	{regionRead, iwarp.RemoteRead, regionSize, 0, 0, false},
-	{regionWrite, iwarp.RemoteWrite, regionSize, 0x10000, 0, false},
-	{regionNone, 0, regionSize, 0, 0, false},
-	{regionReadWrite, iwarp.RemoteRead | iwarp.RemoteWrite, regionSize, 1<<32 - 2048, 0, false},
-	{regionLarge, iwarp.RemoteRead, largeSize, 0x100000, 0, false},
-	{regionGone, iwarp.RemoteRead | iwarp.RemoteWrite, regionSize, 0, 0, false},
-	{regionShared, iwarp.RemoteRead | iwarp.RemoteWrite | iwarp.RemoteAtomic, regionSize, 0, 0, true},
-	{regionVictim, iwarp.RemoteRead | iwarp.RemoteWrite | iwarp.RemoteAtomic, regionSize, 0, 0, false},
-	{regionHigh, iwarp.RemoteRead | iwarp.RemoteWrite | iwarp.RemoteAtomic, regionSize, ^uint64(0) - 2*regionSize + 1, 0, false},
-	{regionOdd, iwarp.RemoteRead | iwarp.RemoteWrite | iwarp.RemoteAtomic, regionSize, 0, 1, false},
+	{advert.All, iwarp.RemoteRead | iwarp.RemoteWrite | iwarp.RemoteAtomic, regionSize, 0x1000, 0, false},
+	{advert.Read, iwarp.RemoteRead, regionSize, 0, 0, false},
+	{advert.Write, iwarp.RemoteWrite, regionSize, 0x10000, 0, false},
+	{advert.None, 0, regionSize, 0, 0, false},
+	{advert.ReadWrite, iwarp.RemoteRead | iwarp.RemoteWrite, regionSize, 1<<32 - 2048, 0, false},
+	{advert.Large, iwarp.RemoteRead, largeSize, 0x100000, 0, false},
+	{advert.Gone, iwarp.RemoteRead | iwarp.RemoteWrite, regionSize, 0, 0, false},
+	{advert.Shared, iwarp.RemoteRead | iwarp.RemoteWrite | iwarp.RemoteAtomic, regionSize, 0, 0, true},
+	{advert.Victim, iwarp.RemoteRead | iwarp.RemoteWrite | iwarp.RemoteAtomic, regionSize, 0, 0, false},
+	{advert.High, iwarp.RemoteRead | iwarp.RemoteWrite | iwarp.RemoteAtomic, regionSize, ^uint64(0) - 2*regionSize + 1, 0, false},
+	{advert.Odd, iwarp.RemoteRead | iwarp.RemoteWrite | iwarp.RemoteAtomic, regionSize, 0, 1, false},
 }
 
 // start registers the regions and sends the advert.
 func (p *program) start() error {
-	be := binary.BigEndian
 	pd := p.c.ConnectionState().PrivateData
-	b := append([]byte("IWCT\x01"), 0)
-	b = be.AppendUint16(b, RecvDepth)
-	b = be.AppendUint32(b, RecvSize)
-	b = be.AppendUint64(b, p.id)
-	b = be.AppendUint16(b, uint16(len(pd)))
-	b = be.AppendUint32(b, checksum(pd))
-	b = be.AppendUint16(b, uint16(len(kinds)+1))
-	b = append(b, make([]byte, 4)...)
+	ad := advert.Advert{RecvDepth: RecvDepth, RecvSize: RecvSize, ID: p.id, PDLen: len(pd), PDCRC: advert.Checksum(pd)}
 	entry := func(kind byte, at iwarp.RemoteBuffer, size int) {
-		b = append(b, kind, 0)
-		b = be.AppendUint32(b, uint32(at.STag))
-		b = be.AppendUint64(b, at.TO)
-		b = be.AppendUint32(b, uint32(size))
+		ad.Regions[kind] = advert.Region{Kind: kind, STag: uint32(at.STag), TO: at.TO, Size: uint32(size)}
 	}
 	p.mem.done = p.c.Done()
 	for _, k := range kinds {
 		a := p.t.large
-		if k.kind != regionLarge {
+		if k.kind != advert.Large {
 			a = newArea(k.kind, k.size, k.shift)
 		}
 		opts := &iwarp.MROptions{QP: p.c.QP(), Base: k.base}
@@ -354,14 +317,14 @@ func (p *program) start() error {
 		p.regions = append(p.regions, mr)
 		p.mem.areas = append(p.mem.areas, a)
 		entry(k.kind, mr.Remote(), k.size)
-		if k.kind == regionGone {
+		if k.kind == advert.Gone {
 			mr.Close()
 		}
 	}
-	entry(regionForeign, p.t.foreign.Remote(), regionSize)
+	entry(advert.Foreign, p.t.foreign.Remote(), regionSize)
 	p.mem.areas = append(p.mem.areas, p.t.foreignArea)
 	p.t.keep(p.id, &p.mem)
-	return p.c.Send(p.ctx, b)
+	return p.c.Send(p.ctx, ad.AppendTo(nil))
 }
 
 var errDone = errors.New("target: done")

@@ -37,7 +37,10 @@ func (r *Revision) UnmarshalText(b []byte) error {
 type OnOff string
 
 // The values of OnOff.
-const On, Off OnOff = "on", "off"
+const (
+	On  OnOff = "on"
+	Off OnOff = "off"
+)
 
 // UnmarshalText implements encoding.TextUnmarshaler.
 func (o *OnOff) UnmarshalText(b []byte) error {

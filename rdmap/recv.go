@@ -444,10 +444,8 @@ const maxTerminateLen = 128
 func (s *Stream) deliverTerminate(m *ddp.Message) *protocol.Error {
 	term, _, err := ParseTerminate(m.Buffer.SG[0][:m.Length])
 	if err != nil {
-		// No Terminate answers a Terminate, not even a broken one (RFC 5040
-		// section 5.4): Remote keeps this one from being sent.
-		return &protocol.Error{
-			Code: protocol.RDMAPOperationUnspecified, Remote: true, Section: "RFC 5040 section 4.8",
+		return &protocol.Error{ // which fromTerminate keeps from being sent
+			Code: protocol.RDMAPOperationUnspecified, Section: "RFC 5040 section 4.8",
 			Detail: fmt.Sprintf("Terminate of %d octets cannot be read", m.Length), Err: err,
 		}
 	}

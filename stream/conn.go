@@ -487,7 +487,7 @@ func (controlConn) Read(func(uintptr) bool) error { return errors.ErrUnsupported
 func (controlConn) Write(func(uintptr) bool) error { return errors.ErrUnsupported }
 
 func (c *Conn) opError(op string, err error) error {
-	if err == nil || err == io.EOF {
+	if err == nil || errors.Is(err, io.EOF) {
 		return err
 	}
 	return &net.OpError{Op: op, Net: "iwarp", Source: c.LocalAddr(), Addr: c.RemoteAddr(), Err: err}

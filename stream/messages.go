@@ -175,7 +175,7 @@ func (m *Messages) header() error {
 	for m.got < frameLen {
 		n, err := m.c.read(m.head[m.got:])
 		m.got += n
-		if err == io.EOF && m.got == 0 && !m.begun {
+		if errors.Is(err, io.EOF) && m.got == 0 && !m.begun {
 			return err
 		}
 		if err != nil {
@@ -216,7 +216,7 @@ func (m *Messages) header() error {
 
 // midway is the error of an end within a message.
 func (m *Messages) midway(err error) error {
-	if err == io.EOF {
+	if errors.Is(err, io.EOF) {
 		return io.ErrUnexpectedEOF
 	}
 	return err

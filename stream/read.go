@@ -1,6 +1,7 @@
 package stream
 
 import (
+	"errors"
 	"io"
 )
 
@@ -83,7 +84,7 @@ func (c *Conn) WriteTo(w io.Writer) (total int64, err error) {
 	defer c.reading.Unlock()
 	for {
 		p, err := c.unread()
-		if err == io.EOF {
+		if errors.Is(err, io.EOF) {
 			return total, nil
 		}
 		if err != nil {

@@ -3,6 +3,7 @@ package stream
 import (
 	"context"
 	"encoding/binary"
+	"errors"
 	"io"
 	"net"
 	"syscall"
@@ -79,7 +80,7 @@ func (c *Conn) ReadFrom(r io.Reader) (total int64, err error) {
 				return total, err
 			}
 		}
-		if rerr == io.EOF {
+		if errors.Is(rerr, io.EOF) {
 			return total, nil
 		}
 		if rerr != nil {

@@ -15,6 +15,7 @@ import (
 
 	"github.com/go-iwarp/iwarp"
 	"github.com/go-iwarp/iwarp/internal/fault"
+	"github.com/go-iwarp/iwarp/iwarptest"
 	"github.com/go-iwarp/iwarp/mpa"
 	"github.com/go-iwarp/iwarp/protocol"
 )
@@ -143,6 +144,39 @@ func TestTargetIsGone(t *testing.T) {
 				}
 			}
 		}
+	}
+}
+
+// A message that lay elsewhere until it was whole is copied to a receive of the SRQ that
+// is not there any more: as above.
+func TestStagedReceiveIsGone(t *testing.T) {
+	const size, half = 8192, 1000
+	for _, polling := range []bool{false, true} {
+		pd := must(newDevice(t, nil).NewPD())(t)
+		srq := must(pd.NewSRQ(nil))(t)
+		m := newMapped(t, size)
+		check(t, "PostRecv", srq.PostRecv(iwarp.RecvWR{ID: 1, SG: [][]byte{make([]byte, size)}}, iwarp.RecvWR{ID: 2, SG: [][]byte{m.mem}}))
+		begin := func() (*iwarp.QP, *iwarptest.Peer) {
+			qp := must(pd.NewQP(&iwarp.QPConfig{SRQ: srq}))(t)
+			_, p := serverOfPeer(t, &iwarp.Config{QP: qp, Polling: polling})
+			p.Send(iwarptest.Untagged(3, false, 0, 0, 1, 0, make([]byte, half)), iwarptest.Write(0, 0, nil))
+			waitReceived(t, qp.Conn(), 1)
+			return qp, p
+		}
+		_, other := begin() // has a receive, so that the next one has to wait for its own
+		qp, p := begin()
+		m.shorten(t, 0)
+		p.Send(iwarptest.Untagged(3, true, 0, 0, 1, half, make([]byte, half)))
+		c := collect(t, qp.RecvCQ(), 1)[0]
+		m.wantMissing(t, "the receive", c.Err)
+		if c.ID != 2 || c.Status() != iwarp.StatusLocal {
+			t.Errorf("completion %+v", c)
+		}
+		p.WantTerminate("the receive is not there", uint16(protocol.DDPLocalCatastrophic))
+		p.CloseWrite()
+		wantDone(t, qp.Conn())
+		m.wantMissing(t, "the connection", wantCode(t, qp.Conn().Err(), protocol.DDPLocalCatastrophic, false))
+		other.Abort()
 	}
 }
 

@@ -128,9 +128,9 @@ func (l *letter) add(n, limit int) {
 }
 
 // deliver makes the message of a buffer readable.
-func (b *inbox) deliver(d *rdmap.Delivery) {
+func (b *inbox) deliver(d *rdmap.Delivery) *protocol.Error {
 	if d.Err != nil {
-		return // Recv returns the connection's error
+		return nil // Recv returns the connection's error
 	}
 	l := b.open[d.Buffer.Token]
 	b.open[d.Buffer.Token] = nil
@@ -149,6 +149,7 @@ func (b *inbox) deliver(d *rdmap.Delivery) {
 	b.last = l
 	b.mu.Unlock()
 	signal(b.wake)
+	return nil
 }
 
 // end lets Recv fail with err once the messages that are there are read. Nothing is

@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 
 	"github.com/go-iwarp/iwarp/ddp"
+	"github.com/go-iwarp/iwarp/protocol"
 	"github.com/go-iwarp/iwarp/rdmap"
 )
 
@@ -303,8 +304,8 @@ func (h *handler) Completed(c *rdmap.Completion) {
 }
 
 // Delivered implements rdmap.Handler.
-func (h *handler) Delivered(d *rdmap.Delivery) {
+func (h *handler) Delivered(d *rdmap.Delivery) *protocol.Error {
 	q := (*QP)(h)
 	q.handOver()
-	q.queues.deliver(d)
+	return q.queues.deliver(d)
 }

@@ -2,6 +2,7 @@ package iwarp
 
 import (
 	"github.com/go-iwarp/iwarp/ddp"
+	"github.com/go-iwarp/iwarp/protocol"
 	"github.com/go-iwarp/iwarp/rdmap"
 )
 
@@ -18,7 +19,9 @@ type queues interface {
 	post(wr *RecvWR) error
 	// deliver completes the receive that Take named by d.Buffer.Token. With d.Err the
 	// message broke a rule and has ended the connection. d is valid during the call.
-	deliver(d *rdmap.Delivery)
+	// An error says that the message could not be copied to its receive, which has
+	// completed with it, and ends the connection.
+	deliver(d *rdmap.Delivery) *protocol.Error
 	// completed hands over the completion of a send work request. c is valid during the
 	// call.
 	completed(c *rdmap.Completion)

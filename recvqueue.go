@@ -5,6 +5,7 @@ import (
 	"sync"
 
 	"github.com/go-iwarp/iwarp/ddp"
+	"github.com/go-iwarp/iwarp/protocol"
 	"github.com/go-iwarp/iwarp/rdmap"
 )
 
@@ -91,7 +92,7 @@ func (q *recvQueue) Take(*ddp.Header) (ddp.Buffer, bool) {
 }
 
 // deliver completes the buffer that a message has filled.
-func (q *recvQueue) deliver(d *rdmap.Delivery) {
+func (q *recvQueue) deliver(d *rdmap.Delivery) *protocol.Error {
 	q.mu.Lock()
 	e := q.at(d.Buffer.Token)
 	id := e.id
@@ -102,6 +103,7 @@ func (q *recvQueue) deliver(d *rdmap.Delivery) {
 	}
 	q.received(id, d)
 	q.mu.Unlock()
+	return nil
 }
 
 // end completes all that is posted, and from now on everything that will be.

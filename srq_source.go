@@ -6,6 +6,7 @@ import (
 	"sync"
 
 	"github.com/go-iwarp/iwarp/ddp"
+	"github.com/go-iwarp/iwarp/internal/fault"
 	"github.com/go-iwarp/iwarp/protocol"
 	"github.com/go-iwarp/iwarp/rdmap"
 )
@@ -49,7 +50,9 @@ func (s *srqSource) Take(h *ddp.Header) (ddp.Buffer, bool) {
 		return ddp.Buffer{}, false
 	}
 	if !h.Last {
-		if ok, most := s.srq.spare(); !ok {
+		// With most 0 there has been no receive yet, and none to hope for: what follows
+		// says so.
+		if ok, most := s.srq.spare(); !ok && most > 0 {
 			return s.stage(h, most)
 		}
 	}
@@ -136,31 +139,45 @@ func noReceive(h *ddp.Header, why string) *protocol.Error {
 	}
 }
 
-func (s *srqSource) deliver(d *rdmap.Delivery) {
+func (s *srqSource) deliver(d *rdmap.Delivery) (err *protocol.Error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	token := d.Buffer.Token
 	if token >= stagedToken {
 		m := s.staged[token]
 		if m == nil {
-			return
+			return nil
 		}
 		if d.Err == nil {
-			copyGather(m.sg, m.letter.sg, int(d.Length))
+			if err = m.unstage(int(d.Length)); err != nil {
+				d.Err, d.Length = err, 0
+			}
 		}
 		s.drop(token)
 		if !m.has { // it was refused, and completes nothing
-			return
+			return nil
 		}
 		token = uint64(m.slot)
 	}
 	i := slices.IndexFunc(s.taken, func(t srqTaken) bool { return t.slot == uint32(token) })
 	if i < 0 {
-		return
+		return nil
 	}
 	begun := s.taken[i].begun
 	s.taken = slices.Delete(s.taken, i, i+1)
 	s.received(s.srq.finish(uint32(token), begun), d)
+	return err
+}
+
+// unstage copies a message of n octets to its receive, whose memory may not be there.
+func (m *srqStaged) unstage(n int) *protocol.Error {
+	if err := copyGather(m.sg, m.letter.sg, n); err != nil {
+		return &protocol.Error{
+			Code: protocol.DDPLocalCatastrophic, Section: "RFC 5041 section 7.2",
+			Detail: "copying a message to its receive of the SRQ", Err: err,
+		}
+	}
+	return nil
 }
 
 // drop forgets a staged message.
@@ -202,7 +219,8 @@ func sizeOf(sg [][]byte) (n uint64) {
 }
 
 // copyGather copies n octets from one list of pieces to another, which both have them.
-func copyGather(to, from [][]byte, n int) {
+// The error says that memory is not there.
+func copyGather(to, from [][]byte, n int) error {
 	var dst []byte
 	for _, src := range from {
 		src = src[:min(n, len(src))]
@@ -211,8 +229,12 @@ func copyGather(to, from [][]byte, n int) {
 			for len(dst) == 0 {
 				dst, to = to[0], to[1:]
 			}
-			k := copy(dst, src)
+			k, err := fault.Copy(dst, src)
+			if err != nil {
+				return err
+			}
 			dst, src = dst[k:], src[k:]
 		}
 	}
+	return nil
 }

@@ -204,6 +204,20 @@ func TestSRQSharesOfClosedQP(t *testing.T) {
 	}
 }
 
+// An SRQ that has never had a receive has no buffer, for the first segment of a message
+// either.
+// Shows: DDP-7.1-02
+func TestSRQWithoutReceives(t *testing.T) {
+	for _, last := range []bool{false, true} {
+		pd := must(newDevice(t, nil).NewPD())(t)
+		srq := must(pd.NewSRQ(nil))(t)
+		qp := must(pd.NewQP(&iwarp.QPConfig{SRQ: srq}))(t)
+		_, p := serverOfPeer(t, &iwarp.Config{QP: qp})
+		p.Send(iwarptest.Untagged(3, last, 0, 0, 1, 0, pattern(100)))
+		p.WantTerminate("no receive", uint16(protocol.DDPUntaggedNoBuffer))
+	}
+}
+
 // Peers that begin messages and do not end them leave receives to others, without a
 // bound for one connection too: what they have sent lies elsewhere, and takes a receive
 // when it is whole.

@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/go-iwarp/iwarp/ddp"
+	"github.com/go-iwarp/iwarp/protocol"
 	"github.com/go-iwarp/iwarp/rdmap"
 )
 
@@ -64,7 +65,10 @@ func (c *counter) Completed(comp *rdmap.Completion) {
 		c.done++
 	}
 }
-func (c *counter) Delivered(*rdmap.Delivery) { c.delivered++ }
+func (c *counter) Delivered(*rdmap.Delivery) *protocol.Error {
+	c.delivered++
+	return nil
+}
 
 func TestSteadyStateAllocates(t *testing.T) {
 	if raceEnabled {

@@ -166,12 +166,12 @@ func (e *end) Completed(c *rdmap.Completion) {
 }
 
 // Delivered implements rdmap.Handler.
-func (e *end) Delivered(d *rdmap.Delivery) {
+func (e *end) Delivered(d *rdmap.Delivery) *protocol.Error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if d.Err != nil {
 		e.refused = append(e.refused, delivery{Delivery: *d})
-		return
+		return nil
 	}
 	got := delivery{Delivery: *d}
 	if d.Opcode.Payload() {
@@ -181,6 +181,7 @@ func (e *end) Delivered(d *rdmap.Delivery) {
 	if e.onDelivered != nil {
 		e.onDelivered()
 	}
+	return nil
 }
 
 // postRecv posts receive buffers of these sizes, each with guard octets around.

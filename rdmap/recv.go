@@ -81,7 +81,7 @@ func (s *Stream) receiveFailed(err *protocol.Error) {
 	if b, ok := s.recv.Blamed(QNSend); ok && b.Token != tokenRTR && s.err == err {
 		// Rule: RDMAP-7.1-01, RDMAP-5.3-14
 		s.delivery = Delivery{Buffer: b, Err: err}
-		s.deliver()
+		_ = s.deliver() // it has failed already
 	}
 	s.busy &^= receiveOwner
 	s.settle()
@@ -294,8 +294,7 @@ func (s *Stream) deliverSend(op Opcode, m *ddp.Message) *protocol.Error {
 		s.delivery.Invalidated = stag
 	}
 	s.stats.PayloadReceived += uint64(m.Length)
-	s.deliver()
-	return nil
+	return s.deliver()
 }
 
 func (s *Stream) deliverImmediate(op Opcode, m *ddp.Message) *protocol.Error {
@@ -308,14 +307,15 @@ func (s *Stream) deliverImmediate(op Opcode, m *ddp.Message) *protocol.Error {
 		return opcodeError("%v ends a message that began as a Send", op)
 	}
 	s.delivery = Delivery{Opcode: op, Length: m.Length, Buffer: m.Buffer, Immediate: data.Uint64()}
-	s.deliver()
-	return nil
+	return s.deliver()
 }
 
-func (s *Stream) deliver() {
+// deliver hands a message up. The error is the handler's, which could not take it.
+func (s *Stream) deliver() *protocol.Error {
 	// Rule: RDMAP-5.3-08, EXT-6.3-04
-	s.cfg.Handler.Delivered(&s.delivery)
+	err := s.cfg.Handler.Delivered(&s.delivery)
 	s.delivery = Delivery{} // keeps nothing of the source's
+	return err
 }
 
 func lengthError(op Opcode, got uint32, want int, section string) *protocol.Error {

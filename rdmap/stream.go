@@ -75,7 +75,9 @@ type Handler interface {
 	// Delivered is called for each Send or Immediate Data message, in order, and
 	// then, if such a message broke a rule and ended the stream, for that one with
 	// d.Err. d is valid during the call; the memory of d.Buffer is the source's again.
-	Delivered(d *Delivery)
+	// An error says that the message could not be taken (the memory that it was to be
+	// copied to is not there, say), and ends the stream; it is ignored beside d.Err.
+	Delivered(d *Delivery) *protocol.Error
 }
 
 // Delivery is a message that has arrived whole, with all before it.

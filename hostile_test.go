@@ -27,114 +27,11 @@ type victim struct {
 
 func (v *victim) stag() uint32 { return uint32(v.mr.STag()) }
 
-// attack is one way to misbehave.
-type attack struct {
-	name string
-	// send does it, on a connection that has had one good message.
-	send func(v *victim)
-	code protocol.Code
-	// echo is the length of the segment that the Terminate echoes; 0: none.
-	echo   int
-	silent bool // it is about a Terminate: none answers it
-}
-
-// remote reports whether the peer's Terminate names the error; one that cannot be read names
-// none.
-func (a attack) remote() bool { return a.silent && a.code != protocol.RDMAPOperationUnspecified }
-
 func untouchedWrites(v *victim) []byte { return bytes.Repeat([]byte{0xee}, 10) }
 
 func control(segment []byte, i int, v byte) []byte {
 	segment[i] = v
 	return segment
-}
-
-func attacks() []attack {
-	w := func(f func(v *victim) []byte) func(*victim) { return func(v *victim) { v.p.Send(f(v)) } }
-	ee := bytes.Repeat([]byte{0xee}, 10)
-	return []attack{
-		// STag, bounds, wrap
-		{"Write to STag 0", w(func(*victim) []byte { return iwarptest.Write(0, 1000, ee) }), protocol.DDPTaggedInvalidSTag, 24, false},
-		{"Write to a wrong STag", w(func(v *victim) []byte { return iwarptest.Write(v.stag()^0x100, 1000, ee) }), protocol.DDPTaggedInvalidSTag, 24, false},
-		{"Write with a wrong key", w(func(v *victim) []byte { return iwarptest.Write(v.stag()^1, 1000, ee) }), protocol.DDPTaggedInvalidSTag, 24, false},
-		{"Write to an STag that was", w(func(v *victim) []byte { return iwarptest.Write(v.gone, 0, ee) }), protocol.DDPTaggedInvalidSTag, 24, false},
-		{"Write without the right", w(func(v *victim) []byte { return iwarptest.Write(uint32(v.ro.STag()), 0, ee) }), protocol.DDPTaggedInvalidSTag, 24, false},
-		{"Write before the region", w(func(v *victim) []byte { return iwarptest.Write(v.stag(), 999, ee) }), protocol.DDPTaggedBounds, 24, false},
-		{"Write from 0", w(func(v *victim) []byte { return iwarptest.Write(v.stag(), 0, ee) }), protocol.DDPTaggedBounds, 24, false},
-		{"Write across the end", w(func(v *victim) []byte { return iwarptest.Write(v.stag(), 1091, ee) }), protocol.DDPTaggedBounds, 24, false},
-		{"Write behind the end", w(func(v *victim) []byte { return iwarptest.Write(v.stag(), 1100, ee) }), protocol.DDPTaggedBounds, 24, false},
-		{"Write that wraps", w(func(v *victim) []byte { return iwarptest.Write(v.stag(), ^uint64(0)-8, ee) }), protocol.DDPTaggedTOWrap, 24, false},
-		{"second segment out of bounds", func(v *victim) { // R38
-			v.p.Send(iwarptest.Tagged(0, false, v.stag(), 1000, make([]byte, 10)), iwarptest.Tagged(0, true, v.stag(), 1095, ee))
-		}, protocol.DDPTaggedBounds, 24, false},
-		{"Read of a wrong STag", w(func(v *victim) []byte { return iwarptest.ReadRequest(1, 1, 0, 10, v.stag()^0x100, 1000) }), protocol.RDMAPInvalidSTag, 46, false},
-		{"Read of an STag that was", w(func(v *victim) []byte { return iwarptest.ReadRequest(1, 1, 0, 10, v.gone, 0) }), protocol.RDMAPInvalidSTag, 46, false},
-		{"Read without the right", w(func(v *victim) []byte { return iwarptest.ReadRequest(1, 1, 0, 10, uint32(v.wo.STag()), 0) }), protocol.RDMAPAccess, 46, false},
-		{"Read across the end", w(func(v *victim) []byte { return iwarptest.ReadRequest(1, 1, 0, 101, v.stag(), 1000) }), protocol.RDMAPBounds, 46, false},
-		{"Read before the region", w(func(v *victim) []byte { return iwarptest.ReadRequest(1, 1, 0, 1, v.stag(), 999) }), protocol.RDMAPBounds, 46, false},
-		{"Read of 4 GiB", w(func(v *victim) []byte { return iwarptest.ReadRequest(1, 1, 0, 1<<32-1, v.stag(), 1000) }), protocol.RDMAPBounds, 46, false},
-		{"Read that wraps", w(func(v *victim) []byte { return iwarptest.ReadRequest(1, 1, 0, 10, v.stag(), ^uint64(0)-8) }), protocol.RDMAPTOWrap, 46, false},
-		{"atomic on a wrong STag", w(func(v *victim) []byte { return iwarptest.FetchAdd(1, 1, v.stag()^0x100, 1000, 1, 0) }), protocol.RDMAPInvalidSTag, 70, false},
-		{"atomic without the right", w(func(v *victim) []byte { return iwarptest.FetchAdd(1, 1, uint32(v.wo.STag()), 0, 1, 0) }), protocol.RDMAPAccess, 70, false},
-		{"atomic across the end", w(func(v *victim) []byte { return iwarptest.FetchAdd(1, 1, v.stag(), 1096, 1, 0) }), protocol.RDMAPBounds, 70, false},
-		{"atomic not aligned", w(func(v *victim) []byte { return iwarptest.CmpSwap(1, 1, v.stag(), 1001, 0, 1) }), protocol.RDMAPStreamCatastrophic, 70, false},
-		{"atomic operation 1", w(func(v *victim) []byte { return iwarptest.AtomicRequest(1, 1, 1, v.stag(), 1000, 1, 0, 0, 0) }), protocol.RDMAPOpcode, 70, false},
-		{"Invalidate of a wrong STag", w(func(v *victim) []byte { return iwarptest.SendInvalidate(2, v.stag()^0x100, nil) }), protocol.RDMAPCannotInvalidate, 18, false},
-
-		// QN, MSN, MO, buffers
-		{"QN 4", w(func(*victim) []byte { return iwarptest.Untagged(3, true, 0, 4, 1, 0, ee) }), protocol.DDPUntaggedQN, 28, false},
-		{"QN 2^32-1", w(func(*victim) []byte { return iwarptest.Untagged(3, true, 0, 1<<32-1, 1, 0, ee) }), protocol.DDPUntaggedQN, 28, false},
-		{"MSN 0", w(func(*victim) []byte { return iwarptest.Send(0, ee) }), protocol.DDPUntaggedMSN, 28, false},
-		{"MSN again", w(func(*victim) []byte { return iwarptest.Send(1, ee) }), protocol.DDPUntaggedMSN, 28, false},
-		{"MSN skipped", w(func(*victim) []byte { return iwarptest.Send(3, ee) }), protocol.DDPUntaggedMSN, 28, false},
-		{"MO not 0", w(func(*victim) []byte { return iwarptest.Untagged(3, true, 0, 0, 2, 4, ee) }), protocol.DDPUntaggedMO, 28, false},
-		{"MO with a gap", func(v *victim) {
-			v.p.Send(iwarptest.Untagged(3, false, 0, 0, 2, 0, ee), iwarptest.Untagged(3, true, 0, 0, 2, 11, ee))
-		}, protocol.DDPUntaggedMO, 28, false},
-		{"Send longer than the buffer", w(func(*victim) []byte { return iwarptest.Send(2, make([]byte, 101)) }), protocol.DDPUntaggedTooLong, 119, false},
-		{"Send longer than the buffer in its second segment", func(v *victim) {
-			v.p.Send(iwarptest.Untagged(3, false, 0, 0, 2, 0, make([]byte, 100)), iwarptest.Untagged(3, true, 0, 0, 2, 100, []byte{1}))
-		}, protocol.DDPUntaggedTooLong, 19, false},
-		{"no buffer", func(v *victim) {
-			v.p.Send(iwarptest.Send(2, nil), iwarptest.Send(3, nil), iwarptest.Send(4, nil), iwarptest.Send(5, nil), iwarptest.Send(6, ee))
-		}, protocol.DDPUntaggedNoBuffer, 28, false},
-		{"Read Request of 27 octets", w(func(*victim) []byte { return iwarptest.Untagged(1, true, 0, 1, 1, 0, make([]byte, 27)) }), protocol.RDMAPOperationUnspecified, 45, false},
-		{"Read Request of 29 octets", w(func(*victim) []byte { return iwarptest.Untagged(1, true, 0, 1, 1, 0, make([]byte, 53)) }), protocol.DDPUntaggedTooLong, 71, false},
-
-		// versions and opcodes
-		{"DDP version 0, tagged", w(func(v *victim) []byte { return control(iwarptest.Write(v.stag(), 1000, ee), 0, 0xc0) }), protocol.DDPTaggedVersion, 24, false},
-		{"DDP version 2, untagged", w(func(*victim) []byte { return control(iwarptest.Send(2, ee), 0, 0x42) }), protocol.DDPUntaggedVersion, 28, false},
-		{"RDMAP version 0", w(func(v *victim) []byte { return control(iwarptest.Write(v.stag(), 1000, ee), 1, 0x00) }), protocol.RDMAPVersion, 24, false},
-		{"RDMAP version 2", w(func(*victim) []byte { return control(iwarptest.Send(2, ee), 1, 0x83) }), protocol.RDMAPVersion, 28, false},
-		{"opcode 12", w(func(*victim) []byte { return iwarptest.Untagged(12, true, 0, 0, 2, 0, ee) }), protocol.RDMAPOpcode, 28, false},
-		{"opcode 15, tagged", w(func(v *victim) []byte { return iwarptest.Tagged(15, true, v.stag(), 1000, ee) }), protocol.RDMAPOpcode, 24, false},
-		{"Send as tagged", w(func(v *victim) []byte { return iwarptest.Tagged(3, true, v.stag(), 1000, ee) }), protocol.RDMAPOpcode, 24, false},
-		{"Write as untagged", w(func(*victim) []byte { return iwarptest.Untagged(0, true, 0, 0, 2, 0, ee) }), protocol.RDMAPOpcode, 28, false},
-		{"Read Request on QN 0", w(func(*victim) []byte { return iwarptest.Untagged(1, true, 0, 0, 2, 0, make([]byte, 28)) }), protocol.RDMAPOpcode, 46, false},
-		{"Send on QN 1", w(func(*victim) []byte { return iwarptest.Untagged(3, true, 0, 1, 1, 0, ee) }), protocol.RDMAPOpcode, 28, false},
-		{"Read Response that nobody asked for", w(func(v *victim) []byte { return iwarptest.ReadResponse(v.stag(), 1000, ee) }), protocol.DDPTaggedInvalidSTag, 24, false},
-		{"empty Read Response that nobody asked for", w(func(v *victim) []byte { return iwarptest.ReadResponse(v.stag(), 1000, nil) }), protocol.DDPTaggedInvalidSTag, 14, false},
-		{"Immediate of 7 octets", w(func(*victim) []byte { return iwarptest.Untagged(8, true, 0, 0, 2, 0, make([]byte, 7)) }), protocol.RDMAPOperationUnspecified, 25, false},
-
-		// MPA
-		{"CRC", func(v *victim) {
-			f := v.p.Out.Frame(iwarptest.Write(v.stag(), 1000, untouchedWrites(v)))
-			f[len(f)-1] ^= 1
-			v.p.SendRaw(f)
-		}, protocol.MPACRC, 0, false},
-		{"CRC of a payload octet", func(v *victim) {
-			f := v.p.Out.Frame(iwarptest.Send(2, untouchedWrites(v)))
-			f[22] ^= 0x80
-			v.p.SendRaw(f)
-		}, protocol.MPACRC, 0, false},
-		{"segment of 0 octets", func(v *victim) { v.p.SendRaw(v.p.Out.Frame(nil)) }, protocol.DDPLocalCatastrophic, 0, false},
-		{"tagged segment of 13 octets", w(func(v *victim) []byte { return iwarptest.Write(v.stag(), 1000, nil)[:13] }), protocol.DDPLocalCatastrophic, 0, false}, // R21
-		{"untagged segment of 17 octets", w(func(*victim) []byte { return iwarptest.Send(2, nil)[:17] }), protocol.DDPLocalCatastrophic, 0, false},
-
-		// Terminates of its own
-		{"a Terminate", w(func(*victim) []byte { return iwarptest.Terminate(0x1203, iwarptest.Send(7, ee)) }), protocol.DDPUntaggedMSN, 0, true},
-		{"a Terminate that cannot be read", w(func(*victim) []byte { return iwarptest.Untagged(7, true, 0, 2, 1, 0, []byte{1}) }), protocol.RDMAPOperationUnspecified, 0, true},
-	}
 }
 
 // connect makes a victim with its hostile peer.
@@ -184,10 +81,10 @@ func hostile(t *testing.T, a attack, v *victim) {
 	read := make(chan error, 1)
 	wantRecv(t, v.c, "a good message")
 	before := bytes.Clone(v.g.all)
-	a.send(v)
+	echo := a.send(v)
 	if !a.silent {
 		got := v.p.WantTerminate(a.name, uint16(a.code))
-		wantEcho(t, got, a)
+		wantEcho(t, got, a.code, echo)
 	}
 	v.p.Send(iwarptest.Write(v.stag(), 1000, []byte("after"))) // swallowed
 	v.p.WantEOF("the connection ends")
@@ -198,14 +95,14 @@ func hostile(t *testing.T, a attack, v *victim) {
 		}
 		read <- err
 	}()
-	perr := wantCode(t, <-read, a.code, a.remote())
-	if perr.Error() == "" || (!a.remote() && perr.Section == "") {
+	perr := wantCode(t, <-read, a.code, a.remote)
+	if perr.Error() == "" || (!a.remote && perr.Section == "") {
 		t.Errorf("error without its rule: %+v", perr)
 	}
 	v.p.CloseWrite()
 	wantDone(t, v.c)
 	check(t, "Close", v.c.Close())
-	wantCode(t, v.c.Err(), a.code, a.remote())
+	wantCode(t, v.c.Err(), a.code, a.remote)
 	if !bytes.Equal(v.g.all, before) {
 		t.Errorf("memory has changed:\n%x\n%x", v.g.all, before)
 	}
@@ -220,11 +117,12 @@ func bystanders(t *testing.T, d *iwarp.Device) (a, b *iwarp.Conn) {
 	return startOn(t, x, y, &iwarp.Config{Device: d}, &iwarp.Config{Device: d})
 }
 
-// wantEcho looks at what a Terminate echoes: M, D, R, length and headers.
-func wantEcho(t *testing.T, term []byte, a attack) {
+// wantEcho looks at what a Terminate of that code echoes of a segment of so many
+// octets: M, D, R, length and headers. 0: of none.
+func wantEcho(t *testing.T, term []byte, code protocol.Code, echo int) {
 	t.Helper()
 	bits := term[2] >> 5
-	if a.echo == 0 {
+	if echo == 0 {
 		if bits != 0 || len(term) != 4 {
 			t.Errorf("Terminate %x echoes something", term)
 		}
@@ -233,15 +131,15 @@ func wantEcho(t *testing.T, term []byte, a attack) {
 	if bits&6 != 6 || len(term) < 6+14 {
 		t.Fatalf("Terminate %x: want M and D", term)
 	}
-	if n := int(binary.BigEndian.Uint16(term[4:])); n != a.echo {
-		t.Errorf("echoed segment length %d, want %d", n, a.echo)
+	if n := int(binary.BigEndian.Uint16(term[4:])); n != echo {
+		t.Errorf("echoed segment length %d, want %d", n, echo)
 	}
 	header := 18
 	if term[6]&0x80 != 0 {
 		header = 14
 	}
 	want := 6 + header
-	if isRead := header == 18 && term[7]&0xf == 1; isRead && a.code.Layer() == protocol.LayerRDMAP && a.code.Type() == 1 {
+	if isRead := header == 18 && term[7]&0xf == 1; isRead && code.Layer() == protocol.LayerRDMAP && code.Type() == 1 {
 		want += 28
 		if bits&1 == 0 {
 			t.Errorf("Terminate %x: want R for a Read Request", term)
@@ -329,41 +227,73 @@ func TestHostileMarker(t *testing.T) {
 // Shows: RDMAP-5.2.2-05, EXT-5.2.2-06
 func TestHostileResponses(t *testing.T) {
 	for _, c := range []struct {
-		name string
-		wr   iwarp.SendWR
-		send func(p *iwarptest.Peer, sink uint32)
-		code protocol.Code
+		name    string
+		op      iwarp.Op
+		answer  func(sink uint32) []byte
+		code    protocol.Code
+		flushed bool // the answer is no Response: it is not this request's fault
 	}{
-		{"another sink", iwarp.SendWR{Op: iwarp.OpRead}, func(p *iwarptest.Peer, sink uint32) { p.Send(iwarptest.ReadResponse(sink^1, 0, make([]byte, 10))) }, protocol.DDPTaggedInvalidSTag},
-		{"TO beyond the sink", iwarp.SendWR{Op: iwarp.OpRead}, func(p *iwarptest.Peer, sink uint32) { p.Send(iwarptest.ReadResponse(sink, 1, make([]byte, 10))) }, protocol.DDPTaggedBounds},
-		{"too long", iwarp.SendWR{Op: iwarp.OpRead}, func(p *iwarptest.Peer, sink uint32) { p.Send(iwarptest.ReadResponse(sink, 0, make([]byte, 11))) }, protocol.DDPTaggedBounds},
-		{"TO wraps", iwarp.SendWR{Op: iwarp.OpRead}, func(p *iwarptest.Peer, sink uint32) {
-			p.Send(iwarptest.ReadResponse(sink, ^uint64(0), make([]byte, 10)))
-		}, protocol.DDPTaggedTOWrap},
-		{"too short", iwarp.SendWR{Op: iwarp.OpRead}, func(p *iwarptest.Peer, sink uint32) { p.Send(iwarptest.ReadResponse(sink, 0, make([]byte, 9))) }, protocol.RDMAPOperationUnspecified},
-		{"empty", iwarp.SendWR{Op: iwarp.OpRead}, func(p *iwarptest.Peer, sink uint32) { p.Send(iwarptest.ReadResponse(sink, 0, nil)) }, protocol.RDMAPOperationUnspecified},
-		{"a Write to the sink", iwarp.SendWR{Op: iwarp.OpRead}, func(p *iwarptest.Peer, sink uint32) { p.Send(iwarptest.Write(sink, 0, make([]byte, 10))) }, protocol.DDPTaggedInvalidSTag},
-		{"an Atomic Response", iwarp.SendWR{Op: iwarp.OpRead}, func(p *iwarptest.Peer, _ uint32) { p.Send(iwarptest.AtomicResponse(1, 1, 0)) }, protocol.DDPUntaggedNoBuffer},
-		{"wrong identifier", iwarp.SendWR{Op: iwarp.OpFetchAdd}, func(p *iwarptest.Peer, _ uint32) { p.Send(iwarptest.AtomicResponse(1, 9, 0)) }, protocol.RDMAPOperationUnspecified},
-		{"short Atomic Response", iwarp.SendWR{Op: iwarp.OpFetchAdd}, func(p *iwarptest.Peer, _ uint32) { p.Send(iwarptest.Untagged(11, true, 0, 3, 1, 0, make([]byte, 11))) }, protocol.RDMAPOperationUnspecified},
-		{"Read Response for an atomic", iwarp.SendWR{Op: iwarp.OpFetchAdd}, func(p *iwarptest.Peer, sink uint32) { p.Send(iwarptest.ReadResponse(sink, 0, make([]byte, 8))) }, protocol.DDPTaggedInvalidSTag},
+		{
+			name: "another sink", op: iwarp.OpRead, code: protocol.DDPTaggedInvalidSTag,
+			answer: func(sink uint32) []byte { return iwarptest.ReadResponse(sink^1, 0, make([]byte, 10)) },
+		},
+		{
+			name: "TO beyond the sink", op: iwarp.OpRead, code: protocol.DDPTaggedBounds,
+			answer: func(sink uint32) []byte { return iwarptest.ReadResponse(sink, 1, make([]byte, 10)) },
+		},
+		{
+			name: "too long", op: iwarp.OpRead, code: protocol.DDPTaggedBounds,
+			answer: func(sink uint32) []byte { return iwarptest.ReadResponse(sink, 0, make([]byte, 11)) },
+		},
+		{
+			name: "TO wraps", op: iwarp.OpRead, code: protocol.DDPTaggedTOWrap,
+			answer: func(sink uint32) []byte { return iwarptest.ReadResponse(sink, ^uint64(0), make([]byte, 10)) },
+		},
+		{
+			name: "too short", op: iwarp.OpRead, code: protocol.RDMAPOperationUnspecified,
+			answer: func(sink uint32) []byte { return iwarptest.ReadResponse(sink, 0, make([]byte, 9)) },
+		},
+		{
+			name: "empty", op: iwarp.OpRead, code: protocol.RDMAPOperationUnspecified,
+			answer: func(sink uint32) []byte { return iwarptest.ReadResponse(sink, 0, nil) },
+		},
+		{
+			name: "a Write to the sink", op: iwarp.OpRead, code: protocol.DDPTaggedInvalidSTag, flushed: true,
+			answer: func(sink uint32) []byte { return iwarptest.Write(sink, 0, make([]byte, 10)) },
+		},
+		{
+			name: "an Atomic Response", op: iwarp.OpRead, code: protocol.DDPUntaggedNoBuffer,
+			answer: func(uint32) []byte { return iwarptest.AtomicResponse(1, 1, 0) },
+		},
+		{
+			name: "wrong identifier", op: iwarp.OpFetchAdd, code: protocol.RDMAPOperationUnspecified,
+			answer: func(uint32) []byte { return iwarptest.AtomicResponse(1, 9, 0) },
+		},
+		{
+			name: "short Atomic Response", op: iwarp.OpFetchAdd, code: protocol.RDMAPOperationUnspecified,
+			answer: func(uint32) []byte { return iwarptest.Untagged(11, true, 0, 3, 1, 0, make([]byte, 11)) },
+		},
+		{
+			name: "Read Response for an atomic", op: iwarp.OpFetchAdd, code: protocol.DDPTaggedInvalidSTag,
+			answer: func(sink uint32) []byte { return iwarptest.ReadResponse(sink, 0, make([]byte, 8)) },
+		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			inEachSetting(t, func(t *testing.T, s setting) {
 				v, p := s.client(t, nil)
 				g := newGuarded(10)
-				if c.wr.Op == iwarp.OpRead {
-					c.wr.SG = [][]byte{g.mem}
+				wr := iwarp.SendWR{Op: c.op}
+				if c.op == iwarp.OpRead {
+					wr.SG = [][]byte{g.mem}
 				}
-				check(t, "PostSend", v.QP().PostSend(c.wr))
+				check(t, "PostSend", v.QP().PostSend(wr))
 				req := p.Frame("the request")
-				c.send(p, binary.BigEndian.Uint32(req[18:]))
+				p.Send(c.answer(binary.BigEndian.Uint32(req[18:])))
 				p.WantTerminate(c.name, uint16(c.code))
 				p.WantEOF("the end")
 				p.CloseWrite()
 				got := collect(t, v.QP().SendCQ(), 1)[0]
-				// What is no Response is not this request's fault.
-				if flushed := c.name == "a Write to the sink"; errors.Is(got.Err, iwarp.ErrFlushed) != flushed || got.Op != c.wr.Op {
+				if errors.Is(got.Err, iwarp.ErrFlushed) != c.flushed || got.Op != c.op {
 					t.Errorf("completion %+v", got)
 				}
 				wantCode(t, got.Err, c.code, false)

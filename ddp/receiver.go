@@ -219,9 +219,6 @@ func NewReceiver(cfg ReceiverConfig, ulp ULP) *Receiver {
 // the queue away: its messages become errors.
 func (r *Receiver) SetQueue(qn uint32, s Source) { r.queues.set(qn, s) }
 
-// Err is the first error, nil as long as there is none.
-func (r *Receiver) Err() *protocol.Error { return r.err }
-
 // InProgress reports whether a message has begun whose last segment has not come,
 // or cannot be delivered yet because an earlier one is missing: if the LLP ends
 // its stream now, the message is lost.

@@ -18,7 +18,7 @@ import (
 // will start: what the buffer holds then can be examined and will not change
 // (https://www.rfc-editor.org/rfc/rfc5041#section-8.3.1). The same holds for the
 // accesses through windows, see [RegionConfig].Parent. They must not be called
-// from within an access, that is from the function given to [Region.Atomic] or
+// from within an access, that is from the function given to [Table.Atomic] or
 // from the CheckTagged of a [Receiver] that takes batches.
 //
 // Accesses do not exclude each other: if peers write to the same octets at the
@@ -44,9 +44,6 @@ type Region struct {
 // STag is the region's STag now: see [Region.Rekey].
 func (r *Region) STag() STag { return STag(r.stag.Load()) }
 
-// PD is the Protection Domain.
-func (r *Region) PD() PD { return r.pd }
-
 // Stream is the stream that the region is bound to, 0 if it is open to all
 // streams of its domain.
 func (r *Region) Stream() StreamID { return r.stream }
@@ -60,14 +57,6 @@ func (r *Region) Len() int {
 	l.RLock()
 	defer l.RUnlock()
 	return len(r.buf)
-}
-
-// Access is what peers may do while the region is valid.
-func (r *Region) Access() Access {
-	l := r.guard.reader(0)
-	l.RLock()
-	defer l.RUnlock()
-	return r.access
 }
 
 // Valid reports whether peers can reach the region at all.
@@ -160,7 +149,7 @@ func (r *Region) rekey(key uint8) STag {
 	return STag(s)
 }
 
-// Place copies data to the offset to, if all of it may go there. The checks, in
+// place copies data to the offset to, if all of it may go there. The checks, in
 // their order, and the errors (https://www.rfc-editor.org/rfc/rfc5041#section-7.1):
 //
 //	the region is valid                         1/1/00 invalid STag
@@ -171,11 +160,8 @@ func (r *Region) rekey(key uint8) STag {
 //
 // No data is no access: then nothing is checked
 // (https://www.rfc-editor.org/rfc/rfc5041#section-5.2).
-func (r *Region) Place(who Peer, to uint64, data []byte, need Access) *protocol.Error {
-	return r.place(0, who, to, data, need)
-}
-
-// place is Place; s, if not 0, must still be the region's STag.
+//
+// s, if not 0, must still be the region's STag.
 func (r *Region) place(s STag, who Peer, to uint64, data []byte, need Access) *protocol.Error {
 	if len(data) == 0 {
 		return nil
@@ -195,16 +181,13 @@ func (r *Region) placeLocked(s STag, who Peer, to uint64, data []byte, need Acce
 	return nil
 }
 
-// Fetch copies len(dst) octets from the offset to into dst, if all of them may
-// be had. The checks are those of Place; the errors are RDMAP's, since fetching
+// fetch copies len(dst) octets from the offset to into dst, if all of them may
+// be had. The checks are those of place; the errors are RDMAP's, since fetching
 // is what RDMAP does (https://www.rfc-editor.org/rfc/rfc5040#section-7.2): 0/1/00
 // invalid STag, 0/1/03 not associated with the stream, 0/1/02 access rights,
 // 0/1/04 TO wrap, 0/1/01 base or bounds. An empty dst is no access: nothing is
 // checked.
-func (r *Region) Fetch(who Peer, to uint64, dst []byte, need Access) *protocol.Error {
-	return r.fetch(0, who, to, dst, need)
-}
-
+// As for place, s is looked at if it is not 0.
 func (r *Region) fetch(s STag, who Peer, to uint64, dst []byte, need Access) *protocol.Error {
 	if len(dst) == 0 {
 		return nil
@@ -219,17 +202,15 @@ func (r *Region) fetch(s STag, who Peer, to uint64, dst []byte, need Access) *pr
 	return nil
 }
 
-// Borrow makes the checks of a Fetch and gives the n octets themselves, for a
+// borrow makes the checks of a fetch and gives the n octets themselves, for a
 // caller that copies them on its own. Until [Region.Release] the calls that take
 // rights away wait, so the caller copies and does nothing that can block. After
 // an error there is nothing to release. If n is 0 nothing is checked, and the
 // region is held all the same.
-func (r *Region) Borrow(who Peer, to, n uint64, need Access) (src []byte, err *protocol.Error) {
-	return r.borrow(0, who, to, n, need)
-}
-
-// borrow uses the one lock that all borrowers share, whatever their stream, since
+//
+// It uses the one lock that all borrowers share, whatever their stream, since
 // Release is not told the stream.
+// As for place, s is looked at if it is not 0.
 func (r *Region) borrow(s STag, who Peer, to, n uint64, need Access) ([]byte, *protocol.Error) {
 	r.guard.one.RLock()
 	if n == 0 {
@@ -246,12 +227,9 @@ func (r *Region) borrow(s STag, who Peer, to, n uint64, need Access) ([]byte, *p
 // Borrow that gave no error is released once, by any goroutine.
 func (r *Region) Release() { r.guard.one.RUnlock() }
 
-// CheckFetch makes the checks of a Fetch of n octets and copies nothing. What it
-// found may have changed when it has returned: Fetch checks again.
-func (r *Region) CheckFetch(who Peer, to, n uint64, need Access) *protocol.Error {
-	return r.checkFetch(0, who, to, n, need)
-}
-
+// checkFetch makes the checks of a fetch of n octets and copies nothing. What it
+// found may have changed when it has returned: fetch checks again.
+// As for place, s is looked at if it is not 0.
 func (r *Region) checkFetch(s STag, who Peer, to, n uint64, need Access) *protocol.Error {
 	if n == 0 {
 		return nil
@@ -262,18 +240,15 @@ func (r *Region) checkFetch(s STag, who Peer, to, n uint64, need Access) *protoc
 	return r.check(&fetchCodes, s, who, to, n, need)
 }
 
-// Atomic calls f with the eight octets at the offset to, as a word of this
-// machine's byte order. The checks are those of Fetch, with RemoteAtomic as the
+// atomic calls f with the eight octets at the offset to, as a word of this
+// machine's byte order. The checks are those of fetch, with RemoteAtomic as the
 // right, and then: the address of the word is a multiple of eight, else 0/2/07
 // (https://www.rfc-editor.org/rfc/rfc7306#section-8.2). The TO need not be one: of
 // a region whose first octet lies elsewhere, or whose base is odd, the aligned
 // words have other TOs. Other accesses may go on meanwhile, so f uses sync/atomic.
 // word is valid during the call only. A fault of f ends it: 0/2/07, and the memory
 // was not there.
-func (r *Region) Atomic(who Peer, to uint64, f func(word *uint64)) *protocol.Error {
-	return r.atomic(0, who, to, f)
-}
-
+// As for place, s is looked at if it is not 0.
 func (r *Region) atomic(s STag, who Peer, to uint64, f func(word *uint64)) (err *protocol.Error) {
 	const size = 8
 	l := r.guard.reader(who.Stream)

@@ -68,10 +68,6 @@ func (o *Outgoing) Reset() {
 	o.pieces = o.pieces[:0]
 }
 
-// Active reports that a message has been started and its last segment has not
-// been cut yet.
-func (o *Outgoing) Active() bool { return o.active }
-
 // Remaining is the number of payload octets that have not been cut yet. It is 0
 // also before the only segment of a zero-length message: see [Outgoing.Active].
 func (o *Outgoing) Remaining() uint64 { return o.remaining }

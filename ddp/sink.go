@@ -98,38 +98,15 @@ func (s *Sink) STag() STag {
 	return s.stag
 }
 
-// Len is the length of the armed memory in octets, 0 if the sink is not armed.
-func (s *Sink) Len() uint64 {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.memory.total
-}
-
 // FirstMissing returns the offset of the first octet that no segment has brought in
-// this use: Len when all have come. What [Sink.Place] has placed does not count.
+// this use: the length when all have come.
 func (s *Sink) FirstMissing() uint64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.came.next
 }
 
-// Place copies data to the offset to, if all of it may go there. Errors
-// (https://www.rfc-editor.org/rfc/rfc5041#section-7.1): 1/1/00 when the sink is
-// not armed, 1/1/03 TO wrap, 1/1/01 beyond the end. No data is no access.
-func (s *Sink) Place(to uint64, data []byte) *protocol.Error {
-	if len(data) == 0 {
-		return nil
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if err := s.check(s.stag, to, uint64(len(data))); err != nil {
-		return err
-	}
-	s.memory.place(to, data)
-	return nil
-}
-
-// place is Place for a segment with some payload: its STag must be that of the use,
+// place copies a segment's payload, which is not empty, to the offset to: its STag must be that of the use,
 // and none of its octets may have come before.
 func (s *Sink) place(stag STag, to uint64, data []byte) *protocol.Error {
 	n := uint64(len(data))

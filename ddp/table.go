@@ -70,16 +70,6 @@ func newSlots(n int) *slotArray {
 	return &slotArray{mask: uint32(n - 1), entries: make([]atomic.Pointer[Region], n)}
 }
 
-// Limit is the largest number of STags at a time.
-func (t *Table) Limit() int { return t.limit }
-
-// Len is the number of STags now, regions and sinks together.
-func (t *Table) Len() int {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.live
-}
-
 // RegionConfig says what a region is.
 type RegionConfig struct {
 	// Buf is the memory, which stays the caller's. Remote peers change it as long
@@ -136,7 +126,7 @@ func (t *Table) Register(c RegionConfig) (*Region, error) {
 
 // Lookup gives the region that s names, or nil. It may be invalid, or become so;
 // the region's methods check that. A caller that has only the STag and wants to
-// access memory uses [Table.Place] and its like, for which a change of the key
+// access memory uses the table's own methods, for which a change of the key
 // between lookup and access cannot happen.
 func (t *Table) Lookup(s STag) *Region {
 	slots := t.slots.Load()
@@ -155,31 +145,10 @@ func (t *Table) Lookup(s STag) *Region {
 	}
 }
 
-// Place is [Region.Place] for the region that s names, 1/1/00 if there is none.
-func (t *Table) Place(s STag, who Peer, to uint64, data []byte, need Access) *protocol.Error {
-	if len(data) == 0 {
-		return nil
-	}
-	r := t.Lookup(s)
-	if r == nil {
-		return unknownSTag(&placeCodes, s)
-	}
-	return r.place(s, who, to, data, need)
-}
-
-// Fetch is [Region.Fetch] for the region that s names, 0/1/00 if there is none.
-func (t *Table) Fetch(s STag, who Peer, to uint64, dst []byte, need Access) *protocol.Error {
-	if len(dst) == 0 {
-		return nil
-	}
-	r := t.Lookup(s)
-	if r == nil {
-		return unknownSTag(&fetchCodes, s)
-	}
-	return r.fetch(s, who, to, dst, need)
-}
-
-// Borrow is [Region.Borrow] for the region that s names, 0/1/00 if there is none.
+// Borrow returns n octets of the region that s names, for a caller that copies them on its
+// own, if they may be fetched: 0/1/00 if there is no such region. Until [Region.Release] the calls
+// that take rights away wait, so the caller copies and does nothing that can block. After an
+// error there is nothing to release.
 // The region, which is to be released, comes with the octets.
 func (t *Table) Borrow(s STag, who Peer, to, n uint64, need Access) (*Region, []byte, *protocol.Error) {
 	r := t.Lookup(s)
@@ -193,8 +162,8 @@ func (t *Table) Borrow(s STag, who Peer, to, n uint64, need Access) (*Region, []
 	return r, src, nil
 }
 
-// CheckFetch is [Region.CheckFetch] for the region that s names, 0/1/00 if there
-// is none.
+// CheckFetch tells whether n octets may be fetched from the region that s names, 0/1/00 if
+// there is none. What it found may have changed when it has returned.
 func (t *Table) CheckFetch(s STag, who Peer, to, n uint64, need Access) *protocol.Error {
 	if n == 0 {
 		return nil
@@ -206,7 +175,9 @@ func (t *Table) CheckFetch(s STag, who Peer, to, n uint64, need Access) *protoco
 	return r.checkFetch(s, who, to, n, need)
 }
 
-// Atomic is [Region.Atomic] for the region that s names, 0/1/00 if there is none.
+// Atomic calls f with the eight octets at TO to of the region that s names, as a word of this
+// machine's byte order: 0/1/00 if there is no such region. Other accesses may go on meanwhile, so
+// f uses sync/atomic. word is valid during the call only.
 func (t *Table) Atomic(s STag, who Peer, to uint64, f func(word *uint64)) *protocol.Error {
 	r := t.Lookup(s)
 	if r == nil {

@@ -1,11 +1,13 @@
 package stream
 
 import (
+	"errors"
 	"io"
 	"net"
 	"syscall"
 	"testing"
 
+	"github.com/go-iwarp/iwarp/internal/netpair"
 	"github.com/go-iwarp/iwarp/internal/tcpsock"
 )
 
@@ -38,19 +40,24 @@ func tcpPair(tb testing.TB) (net.Conn, net.Conn) {
 	return a, b
 }
 
-func streamPair(tb testing.TB) (net.Conn, net.Conn) {
-	x, y := tcpPair(tb)
+func streamPair(b *testing.B) (net.Conn, net.Conn) {
+	return over(b, func(b *testing.B) (net.Conn, net.Conn) { return tcpPair(b) })
+}
+
+// over makes a stream over two ends of TCP.
+func over(b *testing.B, connect func(*testing.B) (net.Conn, net.Conn)) (net.Conn, net.Conn) {
+	x, y := connect(b)
 	server := make(chan *Conn, 1)
 	go func() {
-		c, err := Server(tb.Context(), y, nil)
+		c, err := Server(b.Context(), y, nil)
 		if err != nil {
-			tb.Error(err)
+			b.Error(err)
 		}
 		server <- c
 	}()
-	client, err := Client(tb.Context(), x, nil)
+	client, err := Client(b.Context(), x, nil)
 	if err != nil {
-		tb.Fatal(err)
+		b.Fatal(err)
 	}
 	return client, <-server
 }
@@ -97,6 +104,48 @@ func throughput(b *testing.B, x, y net.Conn, size int) {
 	if err := <-done; err != nil {
 		b.Fatal(err)
 	}
+}
+
+// BenchmarkVeth is BenchmarkThroughput on a network whose MTU is 1500.
+func BenchmarkVeth(b *testing.B) {
+	hosts, err := netpair.New(nil)
+	if errors.Is(err, netpair.ErrUnsupported) {
+		b.Skip(err)
+	}
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer hosts.Close()
+	connect := func(b *testing.B) (x, y net.Conn) {
+		ln, err := hosts.B.Listen()
+		if err != nil {
+			b.Fatal(err)
+		}
+		defer ln.Close()
+		err = hosts.A.Do(func() (err error) {
+			x, err = (&net.Dialer{Control: cubic}).Dial("tcp", ln.Addr().String())
+			return err
+		})
+		if err != nil {
+			b.Fatal(err)
+		}
+		if y, err = ln.Accept(); err != nil {
+			b.Fatal(err)
+		}
+		if raw, err := y.(*net.TCPConn).SyscallConn(); err == nil {
+			_ = tcpsock.SetCongestion(raw, "cubic")
+		}
+		b.Cleanup(func() { _ = x.Close(); _ = y.Close() })
+		return x, y
+	}
+	b.Run("tcp", func(b *testing.B) {
+		x, y := connect(b)
+		throughput(b, x, y, 1<<20)
+	})
+	b.Run("stream", func(b *testing.B) {
+		x, y := over(b, connect)
+		throughput(b, x, y, 1<<20)
+	})
 }
 
 // BenchmarkPingPong sends 100 octets there and back.

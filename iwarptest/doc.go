@@ -44,7 +44,7 @@
 //
 // Each Want says why before what, and the reason leads the message when the test
 // fails. Where several answers are legal, [Peer.Await] and [Peer.AwaitStartup] tell
-// what came and judge nothing. Package conform is made of these.
+// what came and judge nothing. The cases of iwarp conform are made of these.
 //
 // The package does not import package testing: [TB] is the part of testing.TB
 // that it needs, so a program can use it without linking test flags.

@@ -193,7 +193,7 @@ func (s *Stream) checkSource(r *ReadRequest) *protocol.Error {
 // readOffender completes an error about a Read Request with what its Terminate
 // echoes: both headers (RFC 5040 section 7.1).
 func readOffender(err *protocol.Error, h *ddp.Header, r *ReadRequest) *protocol.Error {
-	// Rule: RDMAP-7.1-04, RDMAP-5.2.1-14
+	// Rule: RDMAP-7.1-04
 	o := &protocol.Offender{
 		SegmentLength: ddp.UntaggedHeaderLen + ReadRequestLen,
 		DDPHeader:     h.AppendTo(nil),

@@ -75,8 +75,8 @@ func (s *Stream) open() {
 func (s *Stream) receiveFailed(err *protocol.Error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	// Rule: DDP-6.2.2-03, DDP-7.1-14, RDMAP-3.2-03, RDMAP-5.1-08, RDMAP-5.2.2-07, RDMAP-5.3-14, RDMAP-5.4-09
-	// Rule: RDMAP-7.1-03
+	// Rule: DDP-6.2.2-03, DDP-7.1-14, RDMAP-3.2-03, RDMAP-5.1-08, RDMAP-5.2.1-14, RDMAP-5.2.2-07, RDMAP-5.3-14
+	// Rule: RDMAP-5.4-09, RDMAP-7.1-03
 	s.fail(err, !err.Remote && !fromTerminate(err)) // no Terminate answers a Terminate
 	if b, ok := s.recv.Blamed(QNSend); ok && b.Token != tokenRTR && s.err == err {
 		// Rule: RDMAP-7.1-01, RDMAP-5.3-14

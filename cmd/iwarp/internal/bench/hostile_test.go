@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"net"
 	"os"
 	"runtime"
@@ -476,4 +477,15 @@ func tcpPair(t *testing.T) (a, b net.Conn) {
 		t.Fatal(err)
 	}
 	return a, b
+}
+
+// What the other end says that it has used is a time that can be added up and shown.
+func TestBenchUsageOfTheOtherEnd(t *testing.T) {
+	for _, said := range []time.Duration{-1, math.MinInt64, math.MaxInt64, 5} {
+		m := benchMsg{Usage: benchUsage{CPU: said}}
+		m.clean()
+		if sum := m.Usage.plus(benchUsage{CPU: time.Hour}).CPU; sum < time.Hour || said == 5 && sum != time.Hour+5 {
+			t.Errorf("%d: with this end's hour it is %v", said, sum)
+		}
+	}
 }

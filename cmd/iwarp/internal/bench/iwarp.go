@@ -8,6 +8,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/go-iwarp/iwarp/cmd/iwarp/internal/ui"
+
 	"github.com/go-iwarp/iwarp"
 )
 
@@ -149,7 +151,7 @@ func (l *iwarpLink) regions() []iwarp.RemoteBuffer {
 
 func (l *iwarpLink) connected(regions []iwarp.RemoteBuffer) error {
 	if len(regions) != len(l.conns) {
-		return fmt.Errorf("%d regions for %d connections", len(regions), len(l.conns))
+		return fmt.Errorf("%s for %s", ui.Plural(len(regions), "region"), ui.Plural(len(l.conns), "connection"))
 	}
 	for i, c := range l.conns {
 		for j := range c.work {

@@ -203,8 +203,9 @@ func (s *benchServer) receive(ctx context.Context, nc net.Conn) {
 	defer l.adding.Done()
 	setCongestion(nc, l.spec.Congestion)
 	session.await()
-	l.added <- l.add(l.ctx, int(p.index), nc)
-	session.await()
+	err = l.add(l.ctx, int(p.index), nc)
+	session.await() // before the session hears of it: a sample sets deadlines of its own
+	l.added <- err
 }
 
 // claim gives the link that a connection is of, once. The link is not closed until

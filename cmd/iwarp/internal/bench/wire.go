@@ -208,10 +208,14 @@ func (u benchUsage) plus(v benchUsage) benchUsage {
 	return benchUsage{u.CPU + v.CPU, u.Allocs + v.Allocs, u.Calls + v.Calls, u.FPDUs + v.FPDUs, u.Whole + v.Whole, u.Memory + v.Memory}
 }
 
+// maxUsageCPU is more processor time than any sample takes; with that of this end it is still a number.
+const maxUsageCPU = 1000 * time.Hour
+
 // clean makes what the other end has said fit to be shown: without what would
-// control a terminal, and not longer than anybody reads.
+// control a terminal, not longer than anybody reads, and no processor time below zero.
 func (m *benchMsg) clean() {
 	m.Error = shown(m.Error, 1000)
+	m.Usage.CPU = min(max(m.Usage.CPU, 0), maxUsageCPU)
 	p := m.Machine
 	if p == nil {
 		return

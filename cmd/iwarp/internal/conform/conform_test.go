@@ -13,6 +13,7 @@ import (
 
 	"github.com/go-iwarp/iwarp/cmd/iwarp/internal/cmdtest"
 	"github.com/go-iwarp/iwarp/cmd/iwarp/internal/ui"
+	"github.com/go-iwarp/iwarp/iwarptest"
 )
 
 // conformTarget runs "iwarp conform" with the flags until the test ends, and gives
@@ -219,5 +220,39 @@ func TestConformOfNothing(t *testing.T) {
 			t.Errorf("%v: exit code %d:\n%s", args, code, out)
 		}
 		cmdtest.MustContain(t, strings.Join(args, " "), out.String(), "no case")
+	}
+}
+
+// A run ends when it is told to, also while it waits for a peer that is silent, at any
+// stage of startup: for the first good connection, and in a case.
+func TestConformInterrupted(t *testing.T) {
+	request := iwarptest.Request(iwarptest.FlagC|iwarptest.FlagS, 2, iwarptest.Enhanced(8, 8, nil))
+	for name, octets := range map[string][]byte{"silent": nil, "half a Request": request[:10], "no FPDU": request} {
+		t.Run(name, func(t *testing.T) {
+			ctx, cancel := context.WithCancel(cmdtest.Context(t))
+			defer cancel()
+			out := cmdtest.NewLines()
+			code := make(chan int, 1)
+			args := []string{"conform", "--serve", "127.0.0.1:0", "--run", "^crc/", "--timeout", "10m", "--patience", "10m", "--wait", "10m"}
+			go func() { code <- Main(ctx, args, out, out) }()
+			nc, err := net.Dial("tcp", out.Await(t, `(\S+:\d+): for a client`))
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer nc.Close()
+			if _, err := nc.Write(octets); err != nil {
+				t.Fatal(err)
+			}
+			if name == "no FPDU" { // the kit has the connection when its Reply is there
+				if _, err := io.ReadFull(nc, make([]byte, 20)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			cancel()
+			if c := <-code; c != ui.ExitFailed {
+				t.Errorf("exit code %d", c)
+			}
+			cmdtest.MustContain(t, "output", out.String(), "the run was ended")
+		})
 	}
 }

@@ -139,7 +139,8 @@ var ErrNoCase = errors.New("conform: no case is chosen: see Role, Run, Skip and 
 
 // Run runs the cases that opts choose. It begins with a good connection: without
 // one, nothing can be judged. The error is that no case could be run; what is
-// wrong with the endpoint is in the Report.
+// wrong with the endpoint is in the Report. The end of ctx closes the connections of
+// the cases under way, which are inconclusive then; with Gentle they go on to their end.
 func Run(ctx context.Context, connect Connector, opts *Options) (*Report, error) {
 	cases, err := Select(opts)
 	if err != nil {
@@ -243,6 +244,9 @@ func (k *kit) try(ctx context.Context, c *Case, f func(*session)) *Result {
 	return k.tryWrapped(ctx, c, nil, f)
 }
 
+// runEnded is why a case that the end of the run has cut short is inconclusive.
+const runEnded = "the run was ended"
+
 func (k *kit) tryWrapped(ctx context.Context, c *Case, wrap func(net.Conn) net.Conn, f func(*session)) (res *Result) {
 	s := &session{ctx: ctx, k: k, c: c, wrap: wrap}
 	start := time.Now()
@@ -254,6 +258,9 @@ func (k *kit) tryWrapped(ctx context.Context, c *Case, wrap func(net.Conn) net.C
 				panic(v)
 			}
 			res.Status, res.Reason = st.status, st.reason
+		}
+		if ctx.Err() != nil { // what the case saw then may be its own end
+			res.Status, res.Reason = Inconclusive, runEnded
 		}
 		s.close()
 		res.Log, res.Time = s.log, time.Since(start)

@@ -33,6 +33,8 @@ type session struct {
 	wire
 	// noNudge leaves the first FPDU to the case.
 	noNudge bool
+	// interrupt no longer ends the connection with the run.
+	interrupt func() bool
 	// placed says that the case lawfully changes the peer's memory.
 	placed bool
 }
@@ -75,7 +77,7 @@ func (s *session) connect() {
 	nc, err := s.k.connect(ctx)
 	if err != nil {
 		if s.ctx.Err() != nil {
-			s.unclear("the run was ended")
+			s.unclear(runEnded)
 		}
 		s.end(s.k.noConnection(), "no connection: %v", err)
 	}
@@ -83,7 +85,9 @@ func (s *session) connect() {
 		nc = s.wrap(nc)
 	}
 	if s.k.o.Gentle {
-		nc = &gentleConn{Conn: nc}
+		nc = &gentleConn{Conn: nc} // goes on to its end: endpoints have crashed that were left in the middle of startup
+	} else {
+		s.interrupt = context.AfterFunc(s.ctx, func() { _ = nc.Close() })
 	}
 	s.p = iwarptest.NewPeer(s, nc)
 	s.p.Timeout = s.timeout()
@@ -94,6 +98,9 @@ func (s *session) connect() {
 // close ends the connection for good.
 func (s *session) close() {
 	if s.p != nil {
+		if s.interrupt != nil {
+			s.interrupt()
+		}
 		s.leave()
 		_ = s.p.Conn.Close()
 	}

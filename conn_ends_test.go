@@ -98,6 +98,42 @@ func TestCloseWaitsForASlowResponse(t *testing.T) {
 	}
 }
 
+// slowConn takes octets at a steady rate, and its Write returns when all are gone.
+type slowConn struct {
+	net.Conn
+	perOctet time.Duration
+}
+
+func (c *slowConn) Write(p []byte) (n int, err error) {
+	time.Sleep(time.Duration(len(p)) * c.perOctet)
+	return c.Conn.Write(p)
+}
+
+// Close waits for a Send that a slow conn takes, though it is not seen how far a Write of
+// that conn has come.
+// Shows: DDP-6.2.1-01
+func TestCloseOverSlowConn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const size = 1 << 20
+		x, y := pipe(nil)
+		slow := &slowConn{x, 50 * time.Microsecond} // 20 KB/s
+		a, b := startOn(t, slow, y, nil, &iwarp.Config{RecvSize: size})
+		check(t, "PostSend", a.QP().PostSend(iwarp.SendWR{Op: iwarp.OpSend, SG: [][]byte{pattern(size)}}))
+		got := make(chan error, 1)
+		go func() {
+			p := make([]byte, size)
+			_, err := b.Recv(context.Background(), p)
+			if err == nil && !bytes.Equal(p, pattern(size)) {
+				err = errors.New("other octets")
+			}
+			_ = b.Close()
+			got <- err
+		}()
+		check(t, "Close", a.Close())
+		check(t, "Recv", <-got)
+	})
+}
+
 // What the peer still wants does not hold Close: one CloseTimeout is for all of it.
 //
 // Shows: RDMAP-6.2-01

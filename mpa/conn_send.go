@@ -174,9 +174,15 @@ func (c *Conn) write(wait bool) (n int, err error) {
 		return int(n), err
 	}
 	// Any other conn gets piece by piece: joining them would copy large payload,
-	// and small ones are joined already.
-	return writeEach(c.nc, pieces)
+	// and small ones are joined already. A large one goes in parts, since nobody can
+	// tell how far a Write has come: on a slow network it would look as if nothing moved.
+	p := pieces[0]
+	return writeEach(c.nc, [][]byte{p[:min(len(p), writeMax)]})
 }
+
+// writeMax is how many octets another conn than the kernel's gets at once. TLS makes two
+// records of them.
+const writeMax = 32 << 10
 
 func writeEach(w io.Writer, pieces [][]byte) (total int, err error) {
 	for _, p := range pieces {

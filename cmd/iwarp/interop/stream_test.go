@@ -27,7 +27,7 @@ func TestSiwStream(t *testing.T) {
 			s := parseRstream(t, options)
 			accepted(t, g, "rstream -s "+hostAddr+" -p %s "+options, func(c *stream.Conn) error { return s.serve(c) })
 		})
-		if strings.Contains(options, "-k") {
+		if parseRstream(t, options).size > 65536 {
 			continue // as a server it may end before its last octets have gone (README.md)
 		}
 		t.Run("us to rstream "+options, func(t *testing.T) {
@@ -135,8 +135,8 @@ func (s *rstream) send(c *stream.Conn, n int) error {
 
 func (s *rstream) recv(c *stream.Conn, n int) error {
 	p := make([]byte, n)
-	if _, err := io.ReadFull(c, p); err != nil {
-		return err
+	if m, err := io.ReadFull(c, p); err != nil {
+		return fmt.Errorf("after %d octets of %d: %w", m, n, err)
 	}
 	for i := range p {
 		if p[i] != s.received {
@@ -164,11 +164,11 @@ func (s *rstream) run(c *stream.Conn, first, second func(*stream.Conn, int) erro
 	if err := errors.Join(first(c, 16), second(c, 16)); err != nil {
 		return err
 	}
-	for range s.turns {
+	for turn := range s.turns {
 		for _, f := range []func(*stream.Conn, int) error{first, second} {
-			for range s.count {
+			for i := range s.count {
 				if err := f(c, s.size); err != nil {
-					return err
+					return fmt.Errorf("turn %d, transfer %d: %w", turn, i, err)
 				}
 			}
 		}

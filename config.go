@@ -116,12 +116,10 @@ type Config struct {
 	// QP of the program's. Default 128.
 	SendDepth int
 
-	// Polling makes the goroutines that look for completions receive by themselves:
-	// CQ.Poll reads the connection if it has nothing else to give, and CQ.Wait, Recv
-	// and the other blocking calls spin until they are done. That takes a
-	// processor, and saves the time that waking a goroutine takes. While nobody
-	// polls, the connection receives as usual. Only on TCP and unix sockets.
-	Polling bool
+	// Progress says who receives, and whether a caller that waits spins or parks.
+	// Default: [ProgressAdaptive], which spins for tens of microseconds where the
+	// peer answers as quickly.
+	Progress Progress
 
 	// Wrap, if not nil, is called with each connection below, from Dial, Client,
 	// Listen or Server, before startup; what it gives is used in its place. It is
@@ -240,6 +238,9 @@ func (c *Config) check() error {
 	}
 	if c.Revision != 1 && c.Revision != 2 {
 		return fmt.Errorf("iwarp: Config.Revision is %d: 1 (RFC 5044) or 2 (RFC 6581)", c.Revision)
+	}
+	if c.Progress > ProgressPolling {
+		return fmt.Errorf("iwarp: Config.Progress is %d: at most %d (ProgressPolling)", c.Progress, ProgressPolling)
 	}
 	if c.RequirePeerToPeer && (c.Revision != 2 || c.RTR == 0) {
 		return fmt.Errorf("iwarp: Config.RequirePeerToPeer needs revision 2 and a kind of RTR")

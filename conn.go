@@ -17,8 +17,9 @@ import (
 // The simple calls Send, Recv, RDMAWrite and RDMARead block until their work is done.
 // Work requests posted to the QP run beside them, in one order with them.
 //
-// One goroutine receives for as long as the peer may send; a second one runs
-// only while there is more to send than the network takes at once.
+// One goroutine receives for as long as the peer may send, beside callers that wait
+// (see Config.Progress); a second one runs only while there is more to send than the
+// network takes at once.
 type Conn struct {
 	cfg *Config
 	lease
@@ -31,8 +32,11 @@ type Conn struct {
 	sent     bool   // the send half has ended; the token holder's
 	sendLoop func() // bound once, so that starting it allocates nothing
 	place    func(order uint64, seg []byte) error
-	poller   *poller // nil: only the receive goroutine receives
-	nudge    *nudger // nil: never
+	came     int      // octets of the segments of one receive; the receive owner's
+	urgent   bool     // and there is somebody who waits for what that has brought about
+	poller   *poller  // nil: only the receive goroutine receives
+	self     [1]*Conn // itself, as a list
+	nudge    *nudger  // nil: never
 	waiters  sync.Pool
 
 	life
@@ -75,8 +79,8 @@ func newConn(cfg *Config, q lease, llp ddp.LLP, st ConnectionState, initiator bo
 // start lets octets flow.
 func (c *Conn) start() {
 	c.events.log(slog.LevelInfo, "iwarp connection", "local", c.LocalAddr(), "remote", c.RemoteAddr(), "state", c.agreed)
-	if m, ok := c.llp.(*mpa.Conn); ok && c.cfg.Polling {
-		c.poller = &poller{m: m, ended: make(chan struct{})}
+	if c.poller = newPoller(c); c.poller != nil {
+		c.self[0] = c
 		c.qp.sendCQ.addPolled(c)
 		c.qp.recvCQ.addPolled(c)
 	}

@@ -75,17 +75,36 @@ func (c *Conn) Recv(ctx context.Context, p []byte) (Message, error) {
 		defer n.recvs.Add(-1)
 		n.look()
 	}
-	for c.polls() {
-		if msg, ok, err := box.poll(p); ok {
-			return msg, err
+	for {
+		msg, ok, err := box.poll(p)
+		endless := false
+		if !ok {
+			msg, ok, endless, err = c.spinRecv(box, p)
 		}
-		c.poll()
-		runtime.Gosched()
-		if ctx.Err() != nil {
+		switch {
+		case ok:
+			return msg, err
+		case !endless:
+			return box.recv(ctx, p)
+		case ctx.Err() != nil:
 			return Message{}, context.Cause(ctx)
 		}
 	}
-	return box.recv(ctx, p)
+}
+
+// spinRecv receives for a while, if that is worth it, until there is a message. With
+// ProgressPolling it is, however long it takes.
+func (c *Conn) spinRecv(box *inbox, p []byte) (msg Message, ok, endless bool, err error) {
+	if c.poller == nil {
+		return Message{}, false, false, nil
+	}
+	var s spinner
+	for more := s.start(c.self[:], true); more; more = !ok && s.next() {
+		s.receive()
+		msg, ok, err = box.poll(p)
+	}
+	s.end()
+	return msg, ok, s.endless, err
 }
 
 // RDMAWrite writes p to the peer's memory and waits until the network has taken it.
@@ -120,12 +139,19 @@ func (c *Conn) do(ctx context.Context, p []byte, wr *SendWR) error {
 	return err
 }
 
-// spinFor polls the connection until the request has completed, if it is one to
-// be polled.
+// spinFor receives until a request has completed, for a while if that is worth it, and
+// with ProgressPolling however long it takes.
 func (c *Conn) spinFor(ctx context.Context, w *waiter) {
-	for c.polls() && len(w.done) == 0 && ctx.Err() == nil {
-		c.poll()
-		runtime.Gosched()
+	if c.poller == nil {
+		return
+	}
+	for endless := true; endless && len(w.done) == 0 && ctx.Err() == nil; {
+		var s spinner
+		for more := s.start(c.self[:], true); more; more = len(w.done) == 0 && s.next() {
+			s.receive()
+		}
+		s.end()
+		endless = s.endless
 	}
 }
 
@@ -174,7 +200,9 @@ func (c *Conn) await(ctx context.Context, p []byte, wr *SendWR) (uint64, error) 
 		return 0, err
 	}
 	c.kick()
-	c.spinFor(ctx, w)
+	if wr.Op == OpRead || wr.Op == OpFetchAdd || wr.Op == OpCompareSwap || c.polls() {
+		c.spinFor(ctx, w) // the others' completions come from this end
+	}
 	var cause *givenUp
 	select {
 	case <-w.done:

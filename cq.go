@@ -22,7 +22,7 @@ type CQ struct {
 	head    int
 	count   int
 	armed   armState
-	polled  atomic.Pointer[[]*Conn] // connections that Poll may read; never changed in place
+	polled  atomic.Pointer[[]*Conn] // connections that Poll or Wait may read; never changed in place
 	events  chan struct{}
 	waiters cqWaiters
 	closed  atomic.Bool // changed under mu
@@ -68,10 +68,16 @@ func (q *CQ) Depth() int { return q.depth }
 func (q *CQ) Poll(c []Completion) int {
 	n := q.take(c)
 	if polled := q.polled.Load(); n == 0 && polled != nil && len(c) > 0 {
+		some := false
 		for _, conn := range *polled {
-			conn.poll()
+			if conn.polls() {
+				conn.poll()
+				some = true
+			}
 		}
-		n = q.take(c)
+		if some {
+			n = q.take(c)
+		}
 	}
 	return n
 }
@@ -107,7 +113,7 @@ func (q *CQ) takeLocked(c []Completion) (n int, next *cqWaiter) {
 	return n, next
 }
 
-// addPolled lets Poll read a connection.
+// addPolled lets Poll and Wait read a connection.
 func (q *CQ) addPolled(c *Conn) {
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"net"
-	"runtime"
 )
 
 // cqWaiters are the calls of Wait that sleep, the one that came first in front.
@@ -38,46 +37,40 @@ func (q *CQ) Wait(ctx context.Context, c []Completion) (int, error) {
 	if len(c) == 0 {
 		return 0, nil
 	}
-	for {
-		var n int
-		if q.spins() {
-			n = q.spin(c)
-		} else {
+	n := q.take(c)
+	for n == 0 {
+		endless := false
+		if n, endless = q.spin(c); n == 0 && !endless {
 			n = q.sleep(ctx, c)
 		}
 		switch {
 		case n > 0:
-			return n, nil
 		case q.closed.Load():
-			if n := q.Poll(c); n > 0 {
-				return n, nil
+			if n = q.Poll(c); n == 0 {
+				return 0, fmt.Errorf("iwarp: completion queue: %w", net.ErrClosed)
 			}
-			return 0, fmt.Errorf("iwarp: completion queue: %w", net.ErrClosed)
 		case over(ctx.Done()):
 			return 0, context.Cause(ctx)
 		}
 	}
+	return n, nil
 }
 
-// spin polls a number of times.
-func (q *CQ) spin(c []Completion) int {
-	for turn := range spinLook {
-		if n := q.Poll(c); n > 0 {
-			return n
-		}
-		if turn%spinYield == 0 {
-			runtime.Gosched()
-		}
+// spin receives for a while, if that is worth it. With ProgressPolling it is, however
+// long it takes.
+func (q *CQ) spin(c []Completion) (n int, endless bool) {
+	polled := q.polled.Load()
+	if polled == nil {
+		return 0, false
 	}
-	return 0
+	var s spinner
+	for more := s.start(*polled, true); more && n == 0; more = n == 0 && s.next() {
+		s.receive()
+		n = q.take(c)
+	}
+	s.end()
+	return n, s.endless
 }
-
-// A Wait that spins lets other goroutines run, and looks at its context, only once
-// in so many turns: a turn is as short as a system call that finds nothing.
-const (
-	spinYield = 8
-	spinLook  = 64
-)
 
 // over reports whether a context's channel is closed.
 func over(done <-chan struct{}) bool {
@@ -87,20 +80,6 @@ func over(done <-chan struct{}) bool {
 	default:
 		return false
 	}
-}
-
-// spins reports whether Wait should poll connections instead of sleeping.
-func (q *CQ) spins() bool {
-	polled := q.polled.Load()
-	if polled == nil {
-		return false
-	}
-	for _, conn := range *polled {
-		if conn.polls() {
-			return true
-		}
-	}
-	return false
 }
 
 // sleep is a Poll that returns when there may be something to do: a completion, the

@@ -117,11 +117,12 @@ func TestTargetIsGone(t *testing.T) {
 		}},
 	} {
 		for _, kind := range []string{"tcp", "Pipe", "an LLP of somebody else's"} {
-			for _, polling := range []bool{false, true} {
+			for _, progress := range allProgress {
+				polling := progress == iwarp.ProgressPolling
 				for _, size := range faultSizes {
-					t.Run(fmt.Sprintf("%s/%s/polling=%t/%d", tt.name, kind, polling, size), func(t *testing.T) {
+					t.Run(fmt.Sprintf("%s/%s/progress=%d/%d", tt.name, kind, progress, size), func(t *testing.T) {
 						qp := newQP(t, newDevice(t, nil), nil)
-						a, b := faultPair(t, kind, nil, &iwarp.Config{QP: qp, Polling: polling})
+						a, b := faultPair(t, kind, nil, &iwarp.Config{QP: qp, Progress: progress})
 						m := newMapped(t, size)
 						if polling {
 							cq := qp.RecvCQ()
@@ -151,14 +152,14 @@ func TestTargetIsGone(t *testing.T) {
 // is not there any more: as above.
 func TestStagedReceiveIsGone(t *testing.T) {
 	const size, half = 8192, 1000
-	for _, polling := range []bool{false, true} {
+	for _, progress := range allProgress {
 		pd := must(newDevice(t, nil).NewPD())(t)
 		srq := must(pd.NewSRQ(nil))(t)
 		m := newMapped(t, size)
 		check(t, "PostRecv", srq.PostRecv(iwarp.RecvWR{ID: 1, SG: [][]byte{make([]byte, size)}}, iwarp.RecvWR{ID: 2, SG: [][]byte{m.mem}}))
 		begin := func() (*iwarp.QP, *iwarptest.Peer) {
 			qp := must(pd.NewQP(&iwarp.QPConfig{SRQ: srq}))(t)
-			_, p := serverOfPeer(t, &iwarp.Config{QP: qp, Polling: polling})
+			_, p := serverOfPeer(t, &iwarp.Config{QP: qp, Progress: progress})
 			p.Send(iwarptest.Untagged(3, false, 0, 0, 1, 0, make([]byte, half)), iwarptest.Write(0, 0, nil))
 			waitReceived(t, qp.Conn(), 1)
 			return qp, p

@@ -13,20 +13,22 @@ import (
 
 // setting is what a test of a hostile peer runs on: over a Pipe, where time and
 // order are exact, or over TCP, where mpa reads and writes the socket by itself;
-// there with either end of the progress: a receive goroutine that is parked in the
-// read, or callers that poll the completion queue.
+// there in each kind of progress: a receive goroutine that is parked in the read,
+// callers that wait and spin for a while, or callers that poll the completion queue.
 type setting struct {
-	name         string
-	tcp, polling bool
-	align        mpa.Align
+	name     string
+	tcp      bool
+	progress iwarp.Progress
+	align    mpa.Align
 }
 
 var settings = []setting{
 	{name: "Pipe"},
-	{name: "TCP, parked", tcp: true},
-	{name: "TCP, polling", tcp: true, polling: true},
-	{name: "TCP, parked, AlignSegments", tcp: true, align: mpa.AlignSegments},
-	{name: "TCP, polling, AlignStrict", tcp: true, polling: true, align: mpa.AlignStrict},
+	{name: "TCP, adaptive", tcp: true},
+	{name: "TCP, parked", tcp: true, progress: iwarp.ProgressParked},
+	{name: "TCP, polling", tcp: true, progress: iwarp.ProgressPolling},
+	{name: "TCP, parked, AlignSegments", tcp: true, progress: iwarp.ProgressParked, align: mpa.AlignSegments},
+	{name: "TCP, polling, AlignStrict", tcp: true, progress: iwarp.ProgressPolling, align: mpa.AlignStrict},
 }
 
 // inEachSetting runs a test in all of them. Over a Pipe it is in a bubble.
@@ -56,7 +58,7 @@ func (s setting) config(cfg *iwarp.Config) *iwarp.Config {
 	if cfg = cfg.Clone(); cfg == nil {
 		cfg = &iwarp.Config{}
 	}
-	cfg.Polling, cfg.Align = s.polling, s.align
+	cfg.Progress, cfg.Align = s.progress, s.align
 	return cfg
 }
 
@@ -93,7 +95,7 @@ func (s setting) server(t *testing.T, cfg *iwarp.Config) (*iwarp.Conn, *iwarptes
 // if that is the setting: it, or now and then the receive goroutine, then receives
 // for c. A test may wait beside it.
 func (s setting) watch(t *testing.T, c *iwarp.Conn) {
-	if !s.polling {
+	if s.progress != iwarp.ProgressPolling {
 		return
 	}
 	ended := make(chan struct{})

@@ -159,7 +159,7 @@ func TestNudgeQP(t *testing.T) {
 		wantOneNudge(t, frames(p), true)
 	})
 	synctest.Test(t, func(t *testing.T) {
-		_, p := deafPeer(t, iwarp.RTRSend, iwarp.Config{Polling: true})
+		_, p := deafPeer(t, iwarp.RTRSend, iwarp.Config{Progress: iwarp.ProgressPolling})
 		p.WantFrame("the RTR", iwarptest.Send(1, nil))
 		p.WantIdle("nobody waits")
 	})

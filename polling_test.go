@@ -13,13 +13,15 @@ import (
 	"github.com/go-iwarp/iwarp/protocol"
 )
 
+var allProgress = []iwarp.Progress{iwarp.ProgressAdaptive, iwarp.ProgressParked, iwarp.ProgressPolling}
+
 // Every kind of operation works when the callers receive by themselves, on each
 // kind of connection; those that cannot be polled are received as usual.
 func TestPolling(t *testing.T) {
 	for _, kind := range []string{"tcp", "unix", "TLS", "Pipe"} {
 		t.Run(kind, func(t *testing.T) {
 			x, y := netPair(t, kind)
-			a, b := startOn(t, x, y, &iwarp.Config{Polling: true}, &iwarp.Config{Polling: true})
+			a, b := startOn(t, x, y, &iwarp.Config{Progress: iwarp.ProgressPolling}, &iwarp.Config{Progress: iwarp.ProgressPolling})
 			ctx := testContext(t)
 			mem := make([]byte, 1<<20)
 			mr := must(b.NewMR(mem, iwarp.RemoteRead|iwarp.RemoteWrite|iwarp.RemoteAtomic))(t)
@@ -48,8 +50,8 @@ func TestPolling(t *testing.T) {
 
 // More simple calls at once than the send queue holds: each has its turn.
 func TestManySimpleCalls(t *testing.T) {
-	for _, polling := range []bool{false, true} {
-		a, b := tcpPair(t, &iwarp.Config{SendDepth: 2, Polling: polling}, nil)
+	for _, progress := range allProgress {
+		a, b := tcpPair(t, &iwarp.Config{SendDepth: 2, Progress: progress}, nil)
 		mr := must(b.NewMR(make([]byte, 1<<20), iwarp.RemoteRead))(t)
 		ctx := testContext(t)
 		errs := make(chan error)
@@ -71,7 +73,7 @@ func TestPollingVerbs(t *testing.T) {
 		bufs[i] = make([]byte, 8)
 		check(t, "PostRecv", qb.PostRecv(iwarp.RecvWR{ID: uint64(i), SG: [][]byte{bufs[i]}}))
 	}
-	tcpPair(t, &iwarp.Config{QP: qa, Polling: true}, &iwarp.Config{QP: qb, Polling: true})
+	tcpPair(t, &iwarp.Config{QP: qa, Progress: iwarp.ProgressPolling}, &iwarp.Config{QP: qb, Progress: iwarp.ProgressPolling})
 	for i := range bufs {
 		check(t, "PostSend", qa.PostSend(iwarp.SendWR{ID: uint64(i), Op: iwarp.OpSend, SG: [][]byte{{byte(i)}}}))
 	}
@@ -99,7 +101,7 @@ func TestPollingHostile(t *testing.T) {
 	defer ln.Close()
 	y := must(net.Dial("tcp", ln.Addr().String()))(t)
 	x := must(ln.Accept())(t)
-	c, p := serverOn(t, x, y, &iwarp.Config{Polling: true})
+	c, p := serverOn(t, x, y, &iwarp.Config{Progress: iwarp.ProgressPolling})
 	recvErr := make(chan error, 1)
 	go func() {
 		_, err := c.Recv(testContext(t), make([]byte, 8))
@@ -113,7 +115,7 @@ func TestPollingHostile(t *testing.T) {
 
 // Polls from many goroutines, and from none, exclude each other and lose nothing.
 func TestPollingContention(t *testing.T) {
-	a, b := tcpPair(t, &iwarp.Config{Polling: true}, &iwarp.Config{Polling: true, RecvDepth: 256})
+	a, b := tcpPair(t, &iwarp.Config{Progress: iwarp.ProgressPolling}, &iwarp.Config{Progress: iwarp.ProgressPolling, RecvDepth: 256})
 	ctx := testContext(t)
 	const n = 200
 	done := make(chan int, 4)

@@ -3,6 +3,7 @@ package mpa
 import (
 	"errors"
 	"io"
+	"sync"
 
 	"github.com/go-iwarp/iwarp/internal/tcpsock"
 )
@@ -19,17 +20,22 @@ type receiver struct {
 	order   uint64
 	swallow bool // after an error of MPA: read and discard
 
-	try  func(fd uintptr) bool
-	poll bool // do not wait
-	none bool // a poll has found nothing
-	n    int
-	err  error
-	seen uint64 // markers counted so far
+	try    func(fd uintptr) bool
+	once   func(fd uintptr)
+	poll   bool        // do not wait
+	shared *sync.Mutex // held but for the time of a wait; nil: nobody else receives
+	waits  bool        // shared is not held
+	tries  uint64      // calls of TryReceive that have done something
+	before uint64      // of tries, when the wait began
+	none   bool        // nothing was read: a poll has found nothing, or others were here during a wait
+	n      int
+	err    error
+	seen   uint64 // markers counted so far
 
 	calls uint64 // of the operating system's read
 }
 
-func (r *receiver) init(m *memory) { r.pool, r.try = m, r.tryRead }
+func (r *receiver) init(m *memory) { r.pool, r.try, r.once = m, r.tryRead, r.tryOnce }
 
 // Receive blocks until octets arrive, reads them once, and calls fn for each
 // ULPDU that is now whole and valid, in order; perhaps for none. order counts them
@@ -63,12 +69,33 @@ func (c *Conn) receive(fn func(order uint64, segment []byte) error) error {
 	return c.deliver(fn)
 }
 
+// ReceiveShared is [Conn.Receive] on a connection on which others call TryReceive. l
+// is what these hold too: it is held when ReceiveShared is called and when it
+// returns, and free while it waits for octets. If others have been at the connection
+// meanwhile, it may return without having read anything. The conn is one of those
+// that CanTryReceive.
+func (c *Conn) ReceiveShared(l *sync.Mutex, fn func(order uint64, segment []byte) error) error {
+	r := &c.in
+	r.poll, r.shared = false, l
+	err := c.receive(fn)
+	r.shared = nil
+	if err == errNothing { //nolint:errorlint // never wrapped
+		return nil
+	}
+	return err
+}
+
+// CanTryReceive reports whether TryReceive and ReceiveShared work on this
+// connection: it is a socket of the kernel, and the operating system can tell.
+func (c *Conn) CanTryReceive() bool { return tcpsock.CanRead && c.sock != nil }
+
 // TryReceive is [Conn.Receive] that does not wait: it reports false if there is
 // nothing to read. It is for a goroutine that spins on the connection for the
-// sake of latency, and belongs to the goroutine that owns Receive. Conns that
-// cannot tell give [errors.ErrUnsupported].
+// sake of latency, and belongs to the goroutine that owns Receive; beside
+// [Conn.ReceiveShared] to whoever holds its lock. A passed read deadline does not
+// matter to it. Conns that cannot tell give [errors.ErrUnsupported].
 func (c *Conn) TryReceive(fn func(order uint64, segment []byte) error) (bool, error) {
-	if !tcpsock.CanRead || c.sock == nil {
+	if !c.CanTryReceive() {
 		return false, &tcpsock.UnsupportedError{Feature: "a read that does not wait on this connection"}
 	}
 	c.in.poll = true
@@ -76,10 +103,12 @@ func (c *Conn) TryReceive(fn func(order uint64, segment []byte) error) (bool, er
 	if err == errNothing { //nolint:errorlint // never wrapped, and compared at every poll
 		return false, nil
 	}
+	c.in.tries++
 	return true, err
 }
 
-// errNothing is how a poll that has found nothing gets back to TryReceive.
+// errNothing is how a poll that has found nothing gets back to TryReceive, and a wait
+// in which others have received to ReceiveShared.
 var errNothing = errors.New("nothing to read")
 
 // deliver takes all whole FPDUs from the buffer.
@@ -180,9 +209,18 @@ func (c *Conn) discard() error {
 // read reads once, behind what is there; 0 octets without an error are the end.
 func (c *Conn) read() (int, error) {
 	r := &c.in
-	if tcpsock.CanRead && c.sock != nil {
+	if c.CanTryReceive() {
 		r.n, r.err, r.none = 0, nil, false
-		err := c.sock.Recv(r.try)
+		var err error
+		if r.poll {
+			err = c.sock.TryRecv(r.once)
+		} else {
+			err = c.sock.Recv(r.try)
+			if r.waits { // the wait has failed, or somebody else was at it when it ended
+				r.shared.Lock()
+				r.waits, r.n, r.err, r.none = false, 0, nil, err == nil
+			}
+		}
 		c.stats.recvCalls.Store(r.calls)
 		if r.n == 0 {
 			r.settle()
@@ -215,8 +253,38 @@ func (c *Conn) read() (int, error) {
 	return 0, io.ErrNoProgress
 }
 
-// tryRead borrows a large buffer only for as long as there is something to read.
+// tryRead is a read that is going to wait if there is nothing.
 func (r *receiver) tryRead(fd uintptr) bool {
+	if r.waits {
+		// Whoever has the lock may be closing the conn, which waits for the end of this call:
+		// so do not wait for the lock here.
+		if !r.shared.TryLock() {
+			return true
+		}
+		r.waits = false
+		if r.tries != r.before {
+			// What there was to read may have been read, and have changed all.
+			r.n, r.err, r.none = 0, nil, true
+			return true
+		}
+	}
+	if r.readOnce(fd) {
+		return true
+	}
+	r.hold(0) // no more than what is there, for the time of a wait
+	if r.shared != nil {
+		r.waits, r.before = true, r.tries
+		r.shared.Unlock()
+	}
+	return false
+}
+
+// tryOnce is a read that does not wait.
+func (r *receiver) tryOnce(fd uintptr) { r.none = !r.readOnce(fd) }
+
+// readOnce reads, and reports false if there is nothing yet. It borrows a large
+// buffer only for as long as there is something to read.
+func (r *receiver) readOnce(fd uintptr) bool {
 	if r.brief && r.len() == 0 {
 		r.hold(ownRecvLen)
 	} else {
@@ -224,15 +292,10 @@ func (r *receiver) tryRead(fd uintptr) bool {
 	}
 	r.calls++
 	n, again, err := tcpsock.TryRead(fd, r.target())
-	if again && r.poll {
-		r.none = true
-		return true
-	}
 	if again {
-		r.hold(0) // no more than what is there, for the time of a wait
 		return false
 	}
-	r.n, r.err = n, err
+	r.n, r.err, r.none = n, err, false
 	r.brief = n < ownRecvLen
 	return true
 }

@@ -29,7 +29,7 @@ func (e *UnsupportedError) Error() string {
 func (e *UnsupportedError) Is(target error) bool { return target == errors.ErrUnsupported }
 
 // Socket is a kernel socket. MSS and Send belong to one goroutine at a time,
-// Recv to one (possibly another); Retransmits may be called from any. No method
+// Recv to one (possibly another); Retransmits and TryRecv may be called from any. No method
 // but Retransmits allocates memory in the long run.
 type Socket struct {
 	rc syscall.RawConn
@@ -54,3 +54,8 @@ func NewSocket(c syscall.Conn) (*Socket, error) {
 // socket to become readable in between. The read deadline of the conn holds.
 // try uses [TryRead].
 func (s *Socket) Recv(try func(fd uintptr) bool) error { return s.rc.Read(try) }
+
+// TryRecv calls try with the descriptor, once, and waits for nothing. Unlike Recv it
+// may be called while another goroutine waits in Recv. The read deadline of the conn
+// does not matter to it.
+func (s *Socket) TryRecv(try func(fd uintptr)) error { return s.rc.Control(try) }

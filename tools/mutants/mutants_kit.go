@@ -24,7 +24,7 @@ var kitMutants = []mutant{
 	{name: "kit-pad-checked", ids: "MPA-4.1-04", in: "mpa.Deframer.check", old: "if l.markers == 0 || d.IgnoreMarkers {", new: `if end := len(b) - crcLen; l.markers == 0 && string(b[end-padLen(int(binary.BigEndian.Uint16(b))):end]) != "\x00\x00\x00"[:padLen(int(binary.BigEndian.Uint16(b)))] { return d.fail(protocol.MPACRC, "", "") }; if l.markers == 0 || d.IgnoreMarkers {`},
 	{name: "kit-crc-of-any-value-checked", ids: "MPA-4.1-06", in: "mpa.Deframer.check", old: "if d.CRC {", new: "if d.CRC || binary.LittleEndian.Uint32(b[len(b)-crcLen:]) != 0 {"},
 	{name: "kit-marker-error-as-crc-error", ids: "MPA-8-03, MPA-8-04", in: "mpa.Deframer.check", old: `return d.fail(protocol.MPAMarker, "RFC 5044 section 4.3",`, new: `return d.fail(protocol.MPACRC, "RFC 5044 section 4.3",`},
-	{name: "kit-idle-ends", ids: "MPA-7.1.2-26, DDP-6.2-01", in: "iwarp.Conn.receiveLoop", old: "if c.poller != nil {", new: "_ = c.nc.SetReadDeadline(time.Now().Add(time.Second / 5)); if c.poller != nil {"},
+	{name: "kit-idle-ends", ids: "MPA-7.1.2-26, DDP-6.2-01", in: "iwarp.newPoller", old: "if !ok || !m.CanTryReceive()", new: "_ = c.nc.SetReadDeadline(time.Now().Add(time.Second / 5)); if !ok || !m.CanTryReceive()"},
 	{name: "kit-fin-not-seen", ids: "MPA-7.2-01, DDP-6.2.1-05, DDP-6.2.1-01", in: "mpa.Conn.fill", old: "if c.in.len() > 0 {", new: "select {}; if c.in.len() > 0 {"},
 
 	// messages

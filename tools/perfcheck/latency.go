@@ -34,8 +34,9 @@ var progress = []struct {
 	args []string
 	spin bool // and so does the baseline
 }{
-	{"parked", nil, false},
-	{"polling", []string{"--poll"}, true},
+	{"adaptive", nil, false},
+	{"parked", []string{"--progress=parked"}, false},
+	{"polling", []string{"--progress=polling"}, true},
 }
 
 var latencyOperations = []struct {
@@ -57,7 +58,7 @@ func latencyMark(where, op, mode string, size int) (us, times mark) {
 	switch {
 	case mode == "polling" && op == "send" && where == "loopback":
 		times = mark{1.15, 1.05, true}
-	case mode == "polling":
+	case mode != "adaptive": // the default has the gates
 	case op == "send" && where == "loopback":
 		us = mark{6, 3.6, true}
 	case op == "send" && where == "MTU 1500":

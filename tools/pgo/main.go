@@ -37,7 +37,7 @@ var work = []struct{ client, both string }{
 	{client: "--lat"}, // there is much more code in a message than in a MiB
 	{client: "--lat"},
 	{client: "--lat --op read"},
-	{client: "--lat", both: "--poll"},
+	{client: "--lat", both: "--progress=polling"},
 	{client: "", both: "--segment 1448"},
 	{client: "--op read", both: "--segment 1448"},
 	{client: "", both: "--segment 1448 --crc off"},

@@ -26,8 +26,8 @@ type Command struct {
 	Conns    int           `short:"n" default:"1" placeholder:"N" help:"Connections, all at once (default 1)."`
 	Bidi     bool          `help:"Both directions at once."`
 	Lat      bool          `help:"Latency, of one operation at a time, instead of bandwidth."`
-	Poll     bool          `help:"Polling mode at both ends: whoever waits for a completion reads the socket, and spins. Takes a processor for each end."`
-	Baseline bool          `help:"Plain TCP of Go in turn with every sample, and the ratio to it: writes of 16 segments, reads of 256 KiB; with --lat a ping-pong, which spins with --poll."`
+	Progress progressMode  `default:"adaptive" placeholder:"adaptive|parked|polling" help:"How either end waits: adaptive (default): spins for tens of microseconds where the other end answers as quickly, parked: never spins, polling: spins however long it takes, which needs a processor for each end."`
+	Baseline bool          `help:"Plain TCP of Go in turn with every sample, and the ratio to it: writes of 16 segments, reads of 256 KiB; with --lat a ping-pong, which spins with --progress polling."`
 	Buffered bool          `help:"With --baseline: plain TCP writes messages of the same size through a buffer of 64 KiB, as a program with such messages does (with more than 64 connections, of --depth messages). Not with --lat."`
 	Samples  int           `default:"7" placeholder:"N" help:"Samples (default 7). The median of them is the result."`
 	Duration time.Duration `default:"250ms" placeholder:"D" help:"About how long a sample takes (default 250ms)."`
@@ -63,7 +63,7 @@ With --json every line is an object; "event" says which:
 
   machine   go, os, arch, cpus, processor, features (a list), crc_kernel; peer: the same of the other end
 
-  result    op, octets, depth, conns, bidi, latency, poll, crc, markers, segment (0: the TCP's), mulpdu,
+  result    op, octets, depth, conns, bidi, latency, progress, crc, markers, segment (0: the TCP's), mulpdu,
             congestion, huge_pages (whether the messages lie in such), buffered, align,
             fpdus_aligned (share of the FPDUs sent that lie whole in one TCP segment, both ends), samples
             messages_per_s, gb_per_s (1e9 octets), gb_per_s_min, gb_per_s_max,
@@ -161,7 +161,7 @@ func (c *Command) Validate() error {
 	case c.Server != nil && c.Serve != nil:
 		return fmt.Errorf("--serve %s: not together with HOST:PORT (%s): a server does not dial", *c.Serve, *c.Server)
 	case c.Serve != nil && (len(c.Size) > 0 || c.Sweep || c.Lat || c.Baseline || c.Op != opAuto):
-		return errors.New("--serve: the client says what is measured: only the startup flags, --segment, --poll, --max-clients and --max-memory go with it")
+		return errors.New("--serve: the client says what is measured: only the startup flags, --segment, --max-clients and --max-memory go with it")
 	case c.Serve == nil && (c.Clients != nil || c.MaxMemory != nil):
 		return errors.New("--max-clients, --max-memory: the server's flags, need --serve")
 	case c.Clients != nil && *c.Clients < 1:
@@ -276,7 +276,7 @@ func (c *Command) sizes() []int {
 // spec is the work of one size.
 func (c *Command) spec(size int) benchSpec {
 	s := benchSpec{
-		Op: c.Op, Size: size, Conns: c.Conns, Bidi: c.Bidi, Lat: c.Lat, Poll: c.Poll,
+		Op: c.Op, Size: size, Conns: c.Conns, Bidi: c.Bidi, Lat: c.Lat, Progress: c.Progress,
 		Depth: min(max(4<<20/size, 4), 512, max(maxManyDepth/c.Conns, 1)), HugePages: c.Pages == pagesHuge, Buffered: c.Buffered,
 	}
 	if s.Op == opAuto {
@@ -331,8 +331,8 @@ func (s *benchSpec) title() string {
 	if s.Bidi {
 		words = append(words, "both directions")
 	}
-	if s.Poll {
-		words = append(words, "polling")
+	if s.Progress != 0 {
+		words = append(words, s.Progress.String())
 	}
 	return strings.Join(words, ", ")
 }

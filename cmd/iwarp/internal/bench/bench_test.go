@@ -47,7 +47,7 @@ func TestBench(t *testing.T) {
 		{"--op", "read", "--bidi", "--size", "5000", "--baseline", "--buffered"},
 		{"--lat", "--baseline"},
 		{"--lat", "--op", "read"},
-		{"--lat", "--op", "notify", "--poll", "--baseline"},
+		{"--lat", "--op", "notify", "--progress=polling", "--baseline"},
 		{"--markers", "--segment", "1448", "--baseline"},
 		{"--op", "atomic", "--baseline"},
 		{"--op", "atomic", "--lat", "--conns", "2"},

@@ -254,14 +254,14 @@ func TestBenchServeSilence(t *testing.T) {
 			t.Errorf("a silent connection: %v", err)
 		}
 	}
-	for _, poll := range []bool{false, true} {
+	for p := range progressMode(len(progressNames)) {
 		for _, kind := range []linkKind{linkIWARP, linkTCP} {
-			c := s.sampleWith(kind, poll)
+			c := s.sampleWith(kind, p)
 			if m, err := c.reply(); err != nil || !strings.Contains(m.Error, "nothing has been sent or received for 50ms") {
-				t.Errorf("%c, polling %t: %+v, %v", kind, poll, m, err)
+				t.Errorf("%c, %v: %+v, %v", kind, p, m, err)
 			}
 			if _, err := c.reply(); err == nil || os.IsTimeout(err) {
-				t.Errorf("%c, polling %t: the connection is open, %v", kind, poll, err)
+				t.Errorf("%c, %v: the connection is open, %v", kind, p, err)
 			}
 		}
 	}
@@ -270,10 +270,10 @@ func TestBenchServeSilence(t *testing.T) {
 
 // The end of the server does not wait for a client that is silent.
 func TestBenchServeEndsAtOnce(t *testing.T) {
-	for _, poll := range []bool{false, true} {
+	for p := range progressMode(len(progressNames)) {
 		for _, kind := range []linkKind{linkIWARP, linkTCP} {
 			s := serveBench(t, time.Hour, nil)
-			s.sampleWith(kind, poll)
+			s.sampleWith(kind, p)
 			s.client()
 			s.dial(preface{kind: linkIWARP})
 			s.stop()
@@ -283,9 +283,9 @@ func TestBenchServeEndsAtOnce(t *testing.T) {
 
 // sampleWith opens a link and starts a sample in which the client does nothing. The
 // first reply to come is that of the sample's end.
-func (s *benchServed) sampleWith(kind linkKind, poll bool) *scripted {
+func (s *benchServed) sampleWith(kind linkKind, p progressMode) *scripted {
 	s.t.Helper()
-	spec := benchSpec{Op: opSend, Size: 64, Depth: 1, Conns: 1, Lat: true, Poll: poll}
+	spec := benchSpec{Op: opSend, Size: 64, Depth: 1, Conns: 1, Lat: true, Progress: p}
 	open, err := json.Marshal(benchMsg{Do: doOpen, Kind: kind, Spec: &spec})
 	if err != nil {
 		s.t.Fatal(err)

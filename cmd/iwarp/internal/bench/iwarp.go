@@ -80,7 +80,7 @@ func (l *iwarpLink) add(ctx context.Context, i int, nc net.Conn) error {
 		return errors.Join(err, nc.Close())
 	}
 	cfg := l.cfg.Clone()
-	cfg.QP, cfg.Polling = c.qp, l.spec.Poll
+	cfg.QP, cfg.Progress = c.qp, iwarp.Progress(l.spec.Progress)
 	if l.initiator {
 		c.conn, err = iwarp.Client(ctx, nc, cfg)
 	} else {

@@ -244,25 +244,25 @@ func (r *benchResult) MarshalJSON() ([]byte, error) {
 		Baseline  *figures `json:"baseline"`
 	}
 	e := struct {
-		Op         benchOp `json:"op"`
-		Octets     int     `json:"octets"`
-		Depth      int     `json:"depth"`
-		Conns      int     `json:"conns"`
-		Bidi       bool    `json:"bidi"`
-		Latency    bool    `json:"latency"`
-		Poll       bool    `json:"poll"`
-		CRC        bool    `json:"crc"`
-		Markers    bool    `json:"markers"`
-		Segment    int     `json:"segment"`
-		MULPDU     int     `json:"mulpdu"`
-		Congestion string  `json:"congestion"`
-		HugePages  bool    `json:"huge_pages"`
-		Buffered   bool    `json:"buffered"`
-		Align      string  `json:"align"`
-		Aligned    float64 `json:"fpdus_aligned"`
-		Samples    int     `json:"samples"`
-		Allocs     float64 `json:"allocs_per_op"`
-		Rate       float64 `json:"messages_per_s"`
+		Op         benchOp      `json:"op"`
+		Octets     int          `json:"octets"`
+		Depth      int          `json:"depth"`
+		Conns      int          `json:"conns"`
+		Bidi       bool         `json:"bidi"`
+		Latency    bool         `json:"latency"`
+		Progress   progressMode `json:"progress"`
+		CRC        bool         `json:"crc"`
+		Markers    bool         `json:"markers"`
+		Segment    int          `json:"segment"`
+		MULPDU     int          `json:"mulpdu"`
+		Congestion string       `json:"congestion"`
+		HugePages  bool         `json:"huge_pages"`
+		Buffered   bool         `json:"buffered"`
+		Align      string       `json:"align"`
+		Aligned    float64      `json:"fpdus_aligned"`
+		Samples    int          `json:"samples"`
+		Allocs     float64      `json:"allocs_per_op"`
+		Rate       float64      `json:"messages_per_s"`
 		*bandwidth
 		*latency
 		*comparison
@@ -273,7 +273,7 @@ func (r *benchResult) MarshalJSON() ([]byte, error) {
 		Net    *netResult     `json:"net,omitempty"`
 		Rounds []roundFigures `json:"rounds"`
 	}{
-		Op: r.Op, Octets: r.Size, Depth: r.Depth, Conns: r.Conns, Bidi: r.Bidi, Latency: r.Lat, Poll: r.Poll,
+		Op: r.Op, Octets: r.Size, Depth: r.Depth, Conns: r.Conns, Bidi: r.Bidi, Latency: r.Lat, Progress: r.Progress,
 		CRC: r.crc, Markers: r.markers, Segment: r.segment, MULPDU: r.mulpdu, Congestion: r.Congestion, HugePages: r.huge, Buffered: r.Buffered,
 		Align: r.align.String(), Aligned: r.aligned(), Samples: len(r.rounds), Allocs: median(r.allocs), Rate: median(r.rate), Jain: r.ours.Jain, Memory: r.memory, Trip: int64(r.trip), Limit: r.limitedBy, Net: r.network, Rounds: r.rounds,
 	}

@@ -220,7 +220,7 @@ func (c *tcpConn) pingPong(ctx context.Context, count uint64, active bool) error
 		_, err := io.ReadFull(c.nc, c.dst)
 		return err
 	}
-	if c.spec.Poll {
+	if c.spec.Progress.spins() {
 		rc, err := c.nc.SyscallConn()
 		if err != nil {
 			return err

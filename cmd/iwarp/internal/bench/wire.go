@@ -78,16 +78,16 @@ func readPreface(r io.Reader) (preface, error) {
 
 // benchSpec is what both ends must know of the work.
 type benchSpec struct {
-	Op         benchOp `json:"op"`
-	Size       int     `json:"size"`
-	Depth      int     `json:"depth"`
-	Conns      int     `json:"conns"`
-	Bidi       bool    `json:"bidi"`
-	Lat        bool    `json:"lat"`
-	Poll       bool    `json:"poll"`
-	Congestion string  `json:"congestion"`
-	HugePages  bool    `json:"huge_pages"`
-	Buffered   bool    `json:"buffered"`
+	Op         benchOp      `json:"op"`
+	Size       int          `json:"size"`
+	Depth      int          `json:"depth"`
+	Conns      int          `json:"conns"`
+	Bidi       bool         `json:"bidi"`
+	Lat        bool         `json:"lat"`
+	Progress   progressMode `json:"progress"`
+	Congestion string       `json:"congestion"`
+	HugePages  bool         `json:"huge_pages"`
+	Buffered   bool         `json:"buffered"`
 }
 
 // maxHugeConns is for how many connections a server takes huge pages: a MiB takes

@@ -38,7 +38,7 @@ func ExampleClient_tlsChannelBinding() {
 			served <- err
 			return
 		}
-		c, err := serverBound(ctx, tls.Server(nc, &tls.Config{Certificates: []tls.Certificate{certificate}}), secret)
+		c, err := serverBound(ctx, tls.Server(iwarp.BelowTLS(nc), &tls.Config{Certificates: []tls.Certificate{certificate}}), secret)
 		if err == nil {
 			err = c.Close()
 		}
@@ -49,7 +49,7 @@ func ExampleClient_tlsChannelBinding() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	c, err := clientBound(ctx, tls.Client(nc, &tls.Config{InsecureSkipVerify: true}), secret)
+	c, err := clientBound(ctx, tls.Client(iwarp.BelowTLS(nc), &tls.Config{InsecureSkipVerify: true}), secret)
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -90,14 +90,18 @@ func clientBound(ctx context.Context, tc *tls.Conn, secret []byte) (*iwarp.Conn,
 		_ = tc.Close()
 		return nil, err
 	}
-	c, err := iwarp.Client(ctx, tc, &iwarp.Config{PrivateData: mine})
+	c, err := iwarp.Client(ctx, tc, &iwarp.Config{
+		PrivateData: mine,
+		VerifyReply: func(st iwarp.ConnectionState) error { // before anything is sent
+			if !hmac.Equal(st.PrivateData, theirs) {
+				return errBinding
+			}
+			return nil
+		},
+	})
 	if err != nil {
-		_ = tc.Close() // after a rejection it would be open
+		_ = tc.Close() // after a rejection, by either end, it would be open
 		return nil, err
-	}
-	if !hmac.Equal(c.ConnectionState().PrivateData, theirs) {
-		c.Abort() // nothing has been told to the peer, and no region is registered
-		return nil, errBinding
 	}
 	return c, nil
 }

@@ -13,7 +13,7 @@ type Config struct {
 	Conn *iwarp.Config
 
 	// RecvBuffer is the memory in octets that a connection gives its peer to write into, and so what the peer may send
-	// before the program reads. It is rounded up to a multiple of 8192. Default 512 KiB, at most 256 MiB.
+	// before the program reads. It is rounded up to a multiple of 8192. Default 1 MiB, at most 256 MiB.
 	RecvBuffer int
 
 	// Credits bounds the data messages that the peer may have under way; each uses a receive of four octets.
@@ -22,7 +22,7 @@ type Config struct {
 }
 
 const (
-	defaultRecvBuffer = 512 << 10
+	defaultRecvBuffer = 1 << 20
 	maxRecvBuffer     = 256 << 20
 	recvBufferUnit    = 8 << 10
 	defaultCredits    = 128

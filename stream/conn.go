@@ -189,7 +189,8 @@ func (out *outbound) granted(value uint32, credits uint16, list []byte) error {
 	value &^= flags
 	limit := uint16(value)
 	if flags == grantMemory || value > 1<<17-1 || limit-out.seq > credits || limit-out.seq < out.limit-out.seq {
-		return fmt.Errorf("%w: sequence numbers up to %d granted: %d are used, %d granted before, and %d can be at a time", ErrProtocol, value, out.seq, out.limit, credits)
+		return fmt.Errorf("%w: sequence numbers up to %d granted: %d are used, %d granted before, and %d can be at a time",
+			ErrProtocol, value, out.seq, out.limit, credits)
 	}
 	out.limit = limit
 	if flags == grantMarked {

@@ -123,7 +123,7 @@ func wantRandom(c *Conn, seed uint64, n int) error {
 func TestDeadlineDoesNotKill(t *testing.T) {
 	a, b := pair(t, nil)
 	_ = a.SetWriteDeadline(time.Now().Add(10 * time.Millisecond))
-	big := bytes.Repeat([]byte("0123456789abcdef"), 1<<16)
+	big := bytes.Repeat([]byte("0123456789abcdef"), 1<<17)
 	n, err := a.Write(big)
 	if !errors.Is(err, os.ErrDeadlineExceeded) || n == 0 || n == len(big) {
 		t.Fatalf("Write of more than the ring: %d, %v", n, err)

@@ -140,7 +140,7 @@ func TestMessagesHostile(t *testing.T) {
 // TestGolden compares what goes over the wire with testdata/golden.txt: a later version of this package, or another
 // program, is held against it. STags, which nobody can foresee, are zeros there.
 func TestGolden(t *testing.T) {
-	s, c := script(t, nil)
+	s, c := script(t, &Config{RecvBuffer: 512 << 10})
 	var log strings.Builder
 	stag := binary.BigEndian.AppendUint32(nil, s.peer.first.stag)
 	note := func(what string, b []byte) {

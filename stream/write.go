@@ -14,7 +14,7 @@ import (
 const (
 	sendDepth  = 128
 	maxPosted  = 48        // data messages that have not completed; two requests each, and the rest is for grants and states
-	maxChunk   = 128 << 10 // octets of a data message: the receiver hears of them while the next ones are sent
+	maxChunk   = 512 << 10 // octets of a data message
 	maxGather  = 16        // elements of a request
 	maxInlined = 512       // so few octets are copied when posted
 	bounceSize = 64 << 10

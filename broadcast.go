@@ -12,7 +12,7 @@ type broadcast struct {
 	ch     chan struct{}
 }
 
-// wait gives a channel that the next raise closes.
+// wait returns a channel that the next raise closes.
 func (b *broadcast) wait() <-chan struct{} {
 	b.mu.Lock()
 	defer b.mu.Unlock()

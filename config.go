@@ -298,7 +298,7 @@ func (c *Config) maxSegment() int {
 // defaultFPDUMax divides the receive buffer of package mpa.
 const defaultFPDUMax = 32 << 10
 
-// options gives the startup options for a connection between two addresses.
+// options returns the startup options for a connection between two addresses.
 func (c *Config) options(ctx context.Context, local, remote net.Addr) *mpa.Options {
 	o := &mpa.Options{
 		Revision: uint8(c.Revision), RDMAC: c.RDMAC, Markers: c.Markers, RTR: c.RTR,
@@ -328,7 +328,7 @@ func (c *Config) mayOmitCRC(ctx context.Context, local, remote net.Addr) bool {
 	return ok && err == nil
 }
 
-// wrap gives the connection to use in place of nc.
+// wrap returns the connection to use in place of nc.
 func (c *Config) wrap(nc net.Conn) net.Conn {
 	if c.Wrap == nil {
 		return nc

@@ -135,10 +135,10 @@ func (l *lease) give() {
 	}
 }
 
-// QP gives the connection's queue pair.
+// QP returns the connection's queue pair.
 func (c *Conn) QP() *QP { return c.qp }
 
-// PD gives the connection's protection domain.
+// PD returns the connection's protection domain.
 func (c *Conn) PD() *PD { return c.qp.pd }
 
 // NewMR makes a region that the peer of this connection, and nobody else,
@@ -153,11 +153,11 @@ func (c *Conn) NewMR(buf []byte, access Access) (*MR, error) {
 	return c.qp.pd.NewMR(buf, access, &MROptions{QP: c.qp})
 }
 
-// NetConn gives the connection below, nil if there is none. Octets must not be
+// NetConn returns the connection below, nil if there is none. Octets must not be
 // read from it or written to it.
 func (c *Conn) NetConn() net.Conn { return c.nc }
 
-// LocalAddr gives this end's address, nil if there is none.
+// LocalAddr returns this end's address, nil if there is none.
 func (c *Conn) LocalAddr() net.Addr {
 	if c.nc == nil {
 		return nil
@@ -165,7 +165,7 @@ func (c *Conn) LocalAddr() net.Addr {
 	return c.nc.LocalAddr()
 }
 
-// RemoteAddr gives the peer's address, nil if there is none.
+// RemoteAddr returns the peer's address, nil if there is none.
 func (c *Conn) RemoteAddr() net.Addr {
 	if c.nc == nil {
 		return nil

@@ -74,7 +74,7 @@ func (c *Conn) Done() <-chan struct{} { return c.done }
 // the connection has failed.
 func (c *Conn) Drained() <-chan struct{} { return c.drained }
 
-// Err gives the error that ended the connection, nil while it stands and after a
+// Err returns the error that ended the connection, nil while it stands and after a
 // graceful end. A *[ProtocolError] has the triple; with Remote it is the peer's
 // Terminate.
 func (c *Conn) Err() error { return c.stream.Err() }

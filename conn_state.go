@@ -35,7 +35,7 @@ func stateOf(p mpa.Params, cfg *Config) ConnectionState {
 	}
 }
 
-// agreedIRD gives how many Reads this end serves at once. Nothing is lost by
+// agreedIRD returns how many Reads this end serves at once. Nothing is lost by
 // serving the default number where the ULPs agree by themselves.
 func agreedIRD(p mpa.Params, cfg *Config) int {
 	switch {
@@ -47,7 +47,7 @@ func agreedIRD(p mpa.Params, cfg *Config) int {
 	return cfg.IRD
 }
 
-// agreedORD gives how many Reads this end may have outstanding. If the peer did
+// agreedORD returns how many Reads this end may have outstanding. If the peer did
 // not say what it takes (revision 1, or 0x3fff) more than one is the program's
 // risk, and only taken when it has set a number.
 func agreedORD(p mpa.Params, cfg *Config) int {
@@ -100,7 +100,7 @@ type Stats struct {
 	MULPDU int         // octets of the largest segment sent, as last used
 }
 
-// Stats gives the counters. They are read one by one, not at one instant.
+// Stats returns the counters. They are read one by one, not at one instant.
 func (c *Conn) Stats() Stats {
 	s := Stats{RDMAP: c.stream.Stats()}
 	if m, ok := c.llp.(*mpa.Conn); ok {

@@ -181,7 +181,7 @@ func NewDevice(cfg *DeviceConfig) (*Device, error) {
 	return d, err
 }
 
-// Limits gives the device's limits.
+// Limits returns the device's limits.
 func (d *Device) Limits() DeviceLimits { return d.limits }
 
 // DeviceUse counts what is allocated.
@@ -225,7 +225,7 @@ func (d *Device) newPD(t *Tenant) (*PD, error) {
 	return &PD{dev: d, tenant: t, acct: account{holder: "protection domain"}, id: ddp.PD(d.lastPD.Add(1))}, nil
 }
 
-// Device gives the device that the domain belongs to.
+// Device returns the device that the domain belongs to.
 func (p *PD) Device() *Device { return p.dev }
 
 // Close gives the domain back. It fails with [ErrInUse] while it has queue pairs

@@ -90,8 +90,8 @@ type PostError struct {
 	Err   error // why
 }
 
-// Error gives the index and the reason.
+// Error returns the index and the reason.
 func (e *PostError) Error() string { return fmt.Sprintf("iwarp: work request %d: %v", e.Index, e.Err) }
 
-// Unwrap gives the reason.
+// Unwrap returns the reason.
 func (e *PostError) Unwrap() error { return e.Err }

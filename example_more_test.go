@@ -11,7 +11,7 @@ import (
 	"github.com/go-iwarp/iwarp"
 )
 
-// connected gives the two ends of a connection, for the examples that are not
+// connected returns the two ends of a connection, for the examples that are not
 // about connecting.
 func connected(client, server *iwarp.Config) (c, s *iwarp.Conn) {
 	ctx := context.Background()

@@ -20,7 +20,7 @@ func (q *CQ) WakeAll() {
 // SetLastPD makes the next domains have the numbers after n.
 func (d *Device) SetLastPD(n uint64) { d.lastPD.Store(n) }
 
-// Held gives what Recv has yet to take: messages, and octets of memory for them.
+// Held returns what Recv has yet to take: messages, and octets of memory for them.
 func (c *Conn) Held() (messages, octets int) {
 	b := c.qp.queues.(*inbox)
 	b.mu.Lock()

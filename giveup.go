@@ -31,7 +31,7 @@ func (c *Conn) callEnded(ctx context.Context, op Op) *givenUp {
 	return &givenUp{ctx: ctx, op: op, held: !c.llp.MaySend()}
 }
 
-// Error gives the reason first: what has become of the connection follows from it.
+// Error returns the reason first: what has become of the connection follows from it.
 func (e *givenUp) Error() string {
 	s := fmt.Sprintf("iwarp: %v: ", e.op)
 	if e.held {
@@ -44,7 +44,7 @@ func (e *givenUp) Error() string {
 	return s
 }
 
-// Unwrap gives the reasons, and the error of the work request.
+// Unwrap returns the reasons, and the error of the work request.
 func (e *givenUp) Unwrap() []error {
 	errs := []error{context.Cause(e.ctx), e.ctx.Err()}
 	if e.held {

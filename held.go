@@ -118,7 +118,7 @@ const (
 
 var chunkPools [maxChunkBit - minChunkBit + 1]sync.Pool
 
-// chunkClass gives the pool of chunks that have n octets or more, and their size. n is
+// chunkClass returns the pool of chunks that have n octets or more, and their size. n is
 // at most maxChunk.
 func chunkClass(n int) (pool *sync.Pool, size int) {
 	size, class := minChunk, 0

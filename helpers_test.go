@@ -230,7 +230,7 @@ func stacks() []byte {
 	return b[:runtime.Stack(b, true)]
 }
 
-// pattern gives n octets that differ from their neighbours.
+// pattern returns n octets that differ from their neighbours.
 func pattern(n int) []byte {
 	b := make([]byte, n)
 	for i := range b {

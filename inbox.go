@@ -230,7 +230,7 @@ func (b *inbox) take(p []byte) (msg Message, ok, more bool, err error) {
 	return msg, true, b.first != nil || b.err != nil, nil
 }
 
-// free gives a letter and its chunks to whoever needs some next.
+// free returns a letter and its chunks to whoever needs some next.
 func (l *letter) free() {
 	l.giveChunks()
 	l.next, l.sg, l.room, l.taken = nil, l.sg[:0], 0, 0

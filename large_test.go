@@ -13,7 +13,7 @@ import (
 	"github.com/go-iwarp/iwarp"
 )
 
-// sparse gives memory that costs nothing until it is touched.
+// sparse returns memory that costs nothing until it is touched.
 func sparse(t *testing.T, size uint64, prot int) []byte {
 	t.Helper()
 	if strconv.IntSize == 32 {

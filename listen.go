@@ -322,7 +322,7 @@ func (l *Listener) Accept(ctx context.Context) (*Conn, error) {
 	}
 }
 
-// Addr gives the listener's address.
+// Addr returns the listener's address.
 func (l *Listener) Addr() net.Addr { return l.nl.Addr() }
 
 // Close stops listening and drops startups that are under way. Connections that
@@ -397,10 +397,10 @@ func readRequest(ctx context.Context, nc net.Conn, buffered []byte, cfg *Config)
 // PrivateData returns a copy of what the peer's ULP sent.
 func (r *ConnRequest) PrivateData() []byte { return r.in.PrivateData() }
 
-// RemoteAddr gives the peer's address.
+// RemoteAddr returns the peer's address.
 func (r *ConnRequest) RemoteAddr() net.Addr { return r.in.NetConn().RemoteAddr() }
 
-// LocalAddr gives this end's address.
+// LocalAddr returns this end's address.
 func (r *ConnRequest) LocalAddr() net.Addr { return r.in.NetConn().LocalAddr() }
 
 // Request returns a copy of the startup frame as received.

@@ -64,7 +64,7 @@ func (e *LimitError) Error() string {
 	return fmt.Sprintf("%v: %s of the %s: %d of %d in use, %d asked for", ErrLimit, e.Resource, e.Holder, e.Used, e.Limit, e.Asked)
 }
 
-// Unwrap gives [ErrLimit].
+// Unwrap returns [ErrLimit].
 func (e *LimitError) Unwrap() error { return ErrLimit }
 
 // account counts what one holder uses.

@@ -13,7 +13,7 @@ import (
 	"github.com/go-iwarp/iwarp/protocol"
 )
 
-// windowPair gives a client, and a server QP with a region that the client cannot
+// windowPair returns a client, and a server QP with a region that the client cannot
 // reach but through windows.
 func windowPair(t *testing.T) (client *iwarp.Conn, qp *iwarp.QP, mr *iwarp.MR, g *guarded) {
 	t.Helper()
@@ -213,7 +213,7 @@ func TestWindowThenSend(t *testing.T) {
 	}
 }
 
-// heldQP gives a server's QP whose send queue stands still: the client has not
+// heldQP returns a server's QP whose send queue stands still: the client has not
 // sent its first message, and until then the server may not (RFC 5044 section
 // 7.1.2). That message is what open sends.
 func heldQP(t *testing.T, depth int) (qp *iwarp.QP, open func()) {

@@ -32,7 +32,7 @@ const (
 	nudgeOver         // the peer has answered, or has been nudged
 )
 
-// newNudger gives nil where no nudge is due, ever.
+// newNudger returns nil where no nudge is due, ever.
 func newNudger(c *Conn) *nudger {
 	m, ok := c.llp.(*mpa.Conn)
 	if !ok || !c.agreed.Initiator || c.cfg.NudgeAfter < 0 {

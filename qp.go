@@ -162,7 +162,7 @@ func (q *QP) makeCQs() error {
 	return nil
 }
 
-// PD gives the QP's protection domain.
+// PD returns the QP's protection domain.
 func (q *QP) PD() *PD { return q.pd }
 
 // SendCQ is where send work requests complete.
@@ -171,7 +171,7 @@ func (q *QP) SendCQ() *CQ { return q.sendCQ }
 // RecvCQ is where receives complete.
 func (q *QP) RecvCQ() *CQ { return q.recvCQ }
 
-// Conn gives the QP's connection, nil before there is one.
+// Conn returns the QP's connection, nil before there is one.
 func (q *QP) Conn() *Conn {
 	return q.conn.Load()
 }

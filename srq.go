@@ -213,7 +213,7 @@ func (q *SRQ) spare() (ok bool, most uint64) {
 	return q.count > q.begun, q.most
 }
 
-// take gives the oldest receive to a message of qp; begun says that it is not whole.
+// take hands the oldest receive to a message of qp; begun says that it is not whole.
 func (q *SRQ) take(qp *QP, begun bool) (uint32, [][]byte, bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -109,7 +109,7 @@ const (
 
 var statusNames = [...]string{"success", "flushed", "remote access error", "remote operation error", "not supported by the peer", "local error", "message longer than the receive"}
 
-// String gives the outcome in words.
+// String returns the outcome in words.
 func (s Status) String() string {
 	if int(s) < len(statusNames) {
 		return statusNames[s]

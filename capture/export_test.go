@@ -12,7 +12,7 @@ func SetSequence(nc net.Conn, out, in uint32) {
 	c.flow.dir[c.out].next, c.flow.dir[1-c.out].next = out-1, in-1
 }
 
-// SetClock gives the recorder another clock.
+// SetClock makes the recorder use another clock.
 func SetClock(r *Recorder, now func() time.Time) { r.now = now }
 
 // OpenFlows tells how many connections the recorder knows.

@@ -38,7 +38,7 @@ type conn struct {
 	closeOnce       sync.Once
 }
 
-// NetConn gives the connection below.
+// NetConn returns the connection below.
 func (c *conn) NetConn() net.Conn { return c.Conn }
 
 // Read reads from the connection below and records what came.
@@ -152,7 +152,7 @@ func (c *conn) detach() {
 	})
 }
 
-// side gives d, if there is a side. The caller holds the recorder's mu.
+// side returns d, if there is a side. The caller holds the recorder's mu.
 func (c *conn) side(d Direction) Direction {
 	if c.flow.ends == 2 {
 		return DirectionUnknown

@@ -233,7 +233,7 @@ func (r *Recorder) forget(f *flow) {
 	}
 }
 
-// addrs gives the addresses of a connection over IP.
+// addrs returns the addresses of a connection over IP.
 func addrs(nc net.Conn) (pair, bool) {
 	l, lok := nc.LocalAddr().(*net.TCPAddr)
 	m, mok := nc.RemoteAddr().(*net.TCPAddr)
@@ -249,7 +249,7 @@ func plain(a *net.TCPAddr) netip.AddrPort {
 	return netip.AddrPortFrom(ap.Addr().Unmap().WithZone(""), ap.Port())
 }
 
-// inventAddrs gives addresses for the n-th connection, which is not over IP. They
+// inventAddrs returns addresses for the n-th connection, which is not over IP. They
 // are of a network for documentation (https://www.rfc-editor.org/rfc/rfc5737#section-3).
 func inventAddrs(n uint32) pair {
 	port := uint16(49152 + n%16384)

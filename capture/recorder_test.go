@@ -45,7 +45,7 @@ func finish(t *testing.T, r *capture.Recorder, out *bytes.Buffer) *recording {
 	return rec
 }
 
-// tcpPair gives the ends of a TCP connection over loopback.
+// tcpPair returns the ends of a TCP connection over loopback.
 func tcpPair(t *testing.T, address string) (client, server net.Conn) {
 	t.Helper()
 	ln, err := net.Listen("tcp", address)

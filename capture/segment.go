@@ -114,7 +114,7 @@ func sumOf(sum uint64, b []byte) uint64 {
 	return sum
 }
 
-// fold gives the Internet checksum of a sum.
+// fold returns the Internet checksum of a sum.
 func fold(sum uint64) uint16 {
 	for sum > 0xffff {
 		sum = sum>>16 + sum&0xffff

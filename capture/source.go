@@ -37,7 +37,7 @@ func (f Format) String() string {
 	return "unknown"
 }
 
-// MarshalText gives the name.
+// MarshalText returns the name.
 func (f Format) MarshalText() ([]byte, error) { return []byte(f.String()), nil }
 
 // Sniff tells the format by the first four octets of a file.
@@ -73,7 +73,7 @@ type FileError struct {
 	Err error
 }
 
-// Error gives reason and offset.
+// Error returns reason and offset.
 func (e *FileError) Error() string {
 	where := "offset"
 	if e.Compressed {
@@ -82,7 +82,7 @@ func (e *FileError) Error() string {
 	return fmt.Sprintf("capture: at %s %d: %v", where, e.Offset, e.Err)
 }
 
-// Unwrap gives Err.
+// Unwrap returns Err.
 func (e *FileError) Unwrap() error { return e.Err }
 
 // ErrFormat is in the [FileError] of a file that is no capture.
@@ -148,7 +148,7 @@ func (s *source) fail(err error) *FileError {
 	return &FileError{Offset: s.off, Compressed: s.compressed, Err: err}
 }
 
-// next gives the next n octets, valid until the following call. io.EOF means that
+// next returns the next n octets, valid until the following call. io.EOF means that
 // there is not one more octet.
 func (s *source) next(n int) ([]byte, error) {
 	if s.take > 0 {

@@ -32,7 +32,7 @@ func (q *quiet) CheckTagged(h *ddp.Header, _ int) (ddp.Target, *protocol.Error) 
 func (*quiet) CheckUntagged(*ddp.Header, int) *protocol.Error { return nil }
 func (*quiet) Deliver(*ddp.Message) *protocol.Error           { return nil }
 
-// stream gives a Receiver and a function that hands it the messages of one turn,
+// stream returns a Receiver and a function that hands it the messages of one turn,
 // n segments each, in order or with neighbours swapped.
 func stream(tb testing.TB, kind string, n, payload int, ordered, swap bool) (turn func()) {
 	tb.Helper()

@@ -128,7 +128,7 @@ func tooLong(h *Header, n int, size uint64) *protocol.Error {
 	return fail(protocol.DDPUntaggedTooLong, section71, "QN %d, MSN %d, MO %d: %d octets from there do not fit the buffer of %d", h.QN, h.MSN, h.MO, n, size)
 }
 
-// blame gives e with the segment that caused it, as far as e does not say so
+// blame returns e with the segment that caused it, as far as e does not say so
 // (https://www.rfc-editor.org/rfc/rfc5041#section-7.1: header and length). e
 // itself may be the ULP's own and is left alone.
 func blame(e *protocol.Error, h *Header, segment int) *protocol.Error {

@@ -46,7 +46,7 @@ func unhex(t testing.TB, s string) []byte {
 	return b
 }
 
-// pattern gives n octets that differ from place to place.
+// pattern returns n octets that differ from place to place.
 func pattern(n, seed int) []byte {
 	b := make([]byte, n)
 	for i := range b {
@@ -68,7 +68,7 @@ func tagged(s ddp.STag, to uint64, last bool) ddp.Header {
 	return ddp.Header{Version: 1, Tagged: true, Last: last, Control: 0x40, STag: s, TO: to}
 }
 
-// cut gives all segments of a message.
+// cut returns all segments of a message.
 func cut(t testing.TB, h ddp.Header, mulpdu int, sg ...[]byte) [][]byte {
 	t.Helper()
 	var o ddp.Outgoing

@@ -54,7 +54,7 @@ func newModel(ordered bool, window int, arena *arena) *model {
 	}
 }
 
-// octets gives the image offsets of the octets of a gather list.
+// octets returns the image offsets of the octets of a gather list.
 func (a *arena) octets(sg ...[]byte) []int {
 	var at []int
 	for _, b := range sg {
@@ -266,7 +266,7 @@ func (p *pair) addRegion(t testing.TB, n int, base uint64, c ddp.RegionConfig, c
 // fataler is what testing and rapid have in common.
 type fataler interface{ Fatalf(string, ...any) }
 
-// hand gives both a segment and compares all there is.
+// hand returns both a segment and compares all there is.
 func (p *pair) hand(t fataler, order uint64, seg []byte) {
 	sent := bytes.Clone(seg)
 	want := p.m.segment(order, seg)

@@ -53,7 +53,7 @@ func (qs *queues) set(qn uint32, s Source) {
 	q.grower, _ = s.(Grower)
 }
 
-// get gives the queue, nil if it has no source.
+// get returns the queue, nil if it has no source.
 func (qs *queues) get(qn uint32) *queue {
 	var q *queue
 	if qn < uint32(len(qs.low)) {
@@ -67,7 +67,7 @@ func (qs *queues) get(qn uint32) *queue {
 	return q
 }
 
-// inbound gives the message, with a buffer taken for it at its first segment;
+// inbound returns the message, with a buffer taken for it at its first segment;
 // nil if there is no buffer.
 func (q *queue) inbound(h *Header) *inbound {
 	if h.MSN == q.next {

@@ -24,7 +24,7 @@ type Buffer struct {
 // receive queue shared by several streams, or the ULP's own buffers for its
 // requests.
 type Source interface {
-	// Take gives the buffer for a message, false if there is none. It is called
+	// Take returns the buffer for a message, false if there is none. It is called
 	// once for each message, by the goroutine that called [Receiver.Segment], when
 	// the first of the message's segments arrives; h is that segment's header,
 	// valid during the call only. Version, QN and MSN have been found good, and
@@ -240,7 +240,7 @@ func (r *Receiver) Blamed(qn uint32) (Buffer, bool) {
 	return r.queues.buffer(&r.header)
 }
 
-// Stats gives the counts. It may be called from any goroutine.
+// Stats returns the counts. It may be called from any goroutine.
 func (r *Receiver) Stats() Stats {
 	return Stats{
 		OutOfOrder: r.stats.outOfOrder.Load(),

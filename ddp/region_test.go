@@ -193,7 +193,7 @@ func TestSharedByTheDomain(t *testing.T) {
 	wantCode(t, "invalid", r.Place(me, 0, []byte{1}, 0), protocol.DDPTaggedInvalidSTag)
 }
 
-// aligned gives n octets whose address is off after a multiple of 8.
+// aligned returns n octets whose address is off after a multiple of 8.
 func aligned(n, off int) []byte {
 	words := make([]uint64, n/8+2)
 	return unsafe.Slice((*byte)(unsafe.Pointer(&words[0])), n+8)[off : off+n : off+n]

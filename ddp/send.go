@@ -153,7 +153,7 @@ func (o *Outgoing) take(n uint64) {
 // (https://www.rfc-editor.org/rfc/rfc5041#section-4.3). The zero value is ready.
 type Sequence struct{ given uint32 }
 
-// Next gives the MSN of the next message.
+// Next returns the MSN of the next message.
 func (s *Sequence) Next() uint32 {
 	// Rule: DDP-4.3-07, DDP-4.3-08, DDP-4.3-09
 	s.given++

@@ -54,7 +54,7 @@ func (s *Sink) Arm(sg [][]byte) STag {
 	return s.stag
 }
 
-// draw gives a random octet; mu is held.
+// draw returns a random octet; mu is held.
 func (s *Sink) draw() uint8 {
 	if s.unused == len(s.random) {
 		rand.Read(s.random[:]) // never fails: it says so

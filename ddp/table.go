@@ -124,7 +124,7 @@ func (t *Table) Register(c RegionConfig) (*Region, error) {
 	return r, nil
 }
 
-// Lookup gives the region that s names, or nil. It may be invalid, or become so;
+// Lookup returns the region that s names, or nil. It may be invalid, or become so;
 // the region's methods check that. A caller that has only the STag and wants to
 // access memory uses the table's own methods, for which a change of the key
 // between lookup and access cannot happen.
@@ -233,7 +233,7 @@ func (t *Table) Invalidate(s STag, who Peer) bool {
 	return known
 }
 
-// add gives r an index and puts it in; keyed says whether it can be looked up.
+// add assigns r an index and puts it in; keyed says whether it can be looked up.
 func (t *Table) add(r *Region, keyed bool) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -274,7 +274,7 @@ func (t *Table) freeIndex() uint32 {
 	return index
 }
 
-// draw gives 32 random bits; t.mu is held.
+// draw returns 32 random bits; t.mu is held.
 func (t *Table) draw() uint32 {
 	if t.unused+4 > len(t.random) {
 		rand.Read(t.random[:]) // never fails: it says so
@@ -318,7 +318,7 @@ func (t *Table) rebuild() {
 	t.slots.Store(slots)
 }
 
-// find gives the slot of an index, or -1.
+// find returns the slot of an index, or -1.
 func (s *slotArray) find(index uint32) int {
 	for i := index & s.mask; ; i = (i + 1) & s.mask {
 		r := s.entries[i].Load()

@@ -30,7 +30,7 @@ type Checker struct {
 	Logger *slog.Logger
 }
 
-// New gives a checker that asks this host's kernel. Where there is no XFRM the
+// New returns a checker that asks this host's kernel. Where there is no XFRM the
 // error wraps [errors.ErrUnsupported].
 func New() (*Checker, error) {
 	k, err := System()
@@ -206,7 +206,7 @@ func (s *State) serves(t *Template, from, to netip.Addr) bool {
 		(t.ReqID == 0 || s.ReqID == t.ReqID) && (t.SPI == 0 || s.SPI == t.SPI)
 }
 
-// end gives the end of a tunnel.
+// end returns the end of a tunnel.
 func end(a netip.Addr, packet netip.AddrPort) netip.Addr {
 	if !a.IsValid() || a.IsUnspecified() {
 		return packet.Addr()

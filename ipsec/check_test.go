@@ -54,7 +54,7 @@ func whole(addr string) netip.Prefix {
 	return netip.PrefixFrom(a, a.BitLen())
 }
 
-// transport gives the policies of both directions with one template each.
+// transport returns the policies of both directions with one template each.
 func (f family) transport(change ...func(*ipsec.Policy)) []ipsec.Policy {
 	out := ipsec.Policy{
 		Dir: ipsec.Out, Priority: 1000, Index: 9, Selector: ipsec.Selector{Src: whole(f.local), Dst: whole(f.remote)},
@@ -71,7 +71,7 @@ func (f family) transport(change ...func(*ipsec.Policy)) []ipsec.Policy {
 	return []ipsec.Policy{out, in}
 }
 
-// tunnel gives policies for a tunnel between two outer addresses.
+// tunnel returns policies for a tunnel between two outer addresses.
 func (f family) tunnel(here, there string) []ipsec.Policy {
 	h, t := netip.MustParseAddr(here), netip.MustParseAddr(there)
 	return f.transport(func(p *ipsec.Policy) {
@@ -82,7 +82,7 @@ func (f family) tunnel(here, there string) []ipsec.Policy {
 	})
 }
 
-// states gives the associations of both directions between two addresses.
+// states returns the associations of both directions between two addresses.
 func states(here, there string, mode ipsec.Mode) []ipsec.State {
 	h, t := netip.MustParseAddr(here), netip.MustParseAddr(there)
 	return []ipsec.State{

@@ -187,7 +187,7 @@ func esp4(a, b *host) ends { return ends{a.v4, b.v4, netlink.XFRM_MODE_TRANSPORT
 
 func (e ends) turned() ends { return ends{e.remote, e.local, e.mode} }
 
-// state gives an association without algorithms.
+// state returns an association without algorithms.
 func state(e ends, spi int) *netlink.XfrmState {
 	return &netlink.XfrmState{
 		Src: e.local.AsSlice(), Dst: e.remote.AsSlice(), Proto: netlink.XFRM_PROTO_ESP, Mode: e.mode,
@@ -228,7 +228,7 @@ func encryptOnly(e ends, spi int) *netlink.XfrmState {
 	return s
 }
 
-// policy gives the policy for packets from e.local to e.remote.
+// policy returns the policy for packets from e.local to e.remote.
 func policy(e ends, dir netlink.Dir) *netlink.XfrmPolicy {
 	one := func(a netip.Addr) *net.IPNet {
 		return &net.IPNet{IP: a.AsSlice(), Mask: net.CIDRMask(a.BitLen(), a.BitLen())}

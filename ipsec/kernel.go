@@ -15,7 +15,7 @@ const (
 	Out Direction = 1
 )
 
-// String gives "in", "out" or "direction N".
+// String returns "in", "out" or "direction N".
 func (d Direction) String() string {
 	switch d {
 	case In:

@@ -15,7 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// System gives the kernel of this host, as the network namespace of the calling
+// System returns the kernel of this host, as the network namespace of the calling
 // thread sees it. It asks nothing yet.
 func System() (Kernel, error) { return system{}, nil }
 
@@ -164,7 +164,7 @@ func parseState(m []byte) (s State, keyed bool, err error) {
 	return s, keyed, err
 }
 
-// algorithm gives the name in front of a struct xfrm_algo; the keys behind it are
+// algorithm returns the name in front of a struct xfrm_algo; the keys behind it are
 // not looked at.
 func algorithm(v []byte) string {
 	const nameLen = 64

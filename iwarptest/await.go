@@ -100,7 +100,7 @@ func (p *Peer) AwaitStartup(d time.Duration) ([]byte, error) {
 	}
 }
 
-// Unread gives the octets that came and that nothing has taken. They are valid
+// Unread returns the octets that came and that nothing has taken. They are valid
 // until the next call of a method.
 func (p *Peer) Unread() []byte { return p.unread }
 

@@ -21,7 +21,7 @@ var crcTable = func() (t [256]uint32) {
 	return t
 }()
 
-// CRC32C gives the CRC of RFC 5044 section 4.4 as a number; the wire has its
+// CRC32C returns the CRC of RFC 5044 section 4.4 as a number; the wire has its
 // least significant octet first. It is this package's own.
 func CRC32C(b []byte) uint32 {
 	crc := ^uint32(0)

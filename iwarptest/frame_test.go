@@ -19,7 +19,7 @@ func wire(t testing.TB, digits string) []byte {
 	return b
 }
 
-// counting gives n octets 0, 1, 2 ... 255, 0 ...
+// counting returns n octets 0, 1, 2 ... 255, 0 ...
 func counting(n int) []byte {
 	b := make([]byte, n)
 	for i := range b {

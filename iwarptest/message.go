@@ -14,7 +14,7 @@ const (
 	rdmapV1   = 0x40
 )
 
-// Tagged gives a segment of a tagged message, not cut: DDP header of 14 octets
+// Tagged returns a segment of a tagged message, not cut: DDP header of 14 octets
 // with the RDMAP opcode in it, and payload
 // (https://www.rfc-editor.org/rfc/rfc5041#section-4.2). last is the L bit.
 func Tagged(opcode uint8, last bool, stag uint32, to uint64, payload []byte) []byte {
@@ -24,7 +24,7 @@ func Tagged(opcode uint8, last bool, stag uint32, to uint64, payload []byte) []b
 	return append(b, payload...)
 }
 
-// Untagged gives a segment of an untagged message: DDP header of 18 octets with
+// Untagged returns a segment of an untagged message: DDP header of 18 octets with
 // the RDMAP opcode and the Invalidate STag in it, and payload
 // (https://www.rfc-editor.org/rfc/rfc5041#section-4.3).
 func Untagged(opcode uint8, last bool, invalidate, qn, msn, mo uint32, payload []byte) []byte {
@@ -42,10 +42,10 @@ func lastBit(last bool) byte {
 	return 0
 }
 
-// Write gives a whole RDMA Write.
+// Write returns a whole RDMA Write.
 func Write(stag uint32, to uint64, data []byte) []byte { return Tagged(0, true, stag, to, data) }
 
-// ReadRequest gives an RDMA Read Request on QN 1.
+// ReadRequest returns an RDMA Read Request on QN 1.
 func ReadRequest(msn, sinkSTag uint32, sinkTO uint64, size, srcSTag uint32, srcTO uint64) []byte {
 	b := binary.BigEndian.AppendUint32(nil, sinkSTag)
 	b = binary.BigEndian.AppendUint64(b, sinkTO)
@@ -55,26 +55,26 @@ func ReadRequest(msn, sinkSTag uint32, sinkTO uint64, size, srcSTag uint32, srcT
 	return Untagged(1, true, 0, 1, msn, 0, b)
 }
 
-// ReadResponse gives a whole RDMA Read Response.
+// ReadResponse returns a whole RDMA Read Response.
 func ReadResponse(stag uint32, to uint64, data []byte) []byte { return Tagged(2, true, stag, to, data) }
 
-// Send gives a whole Send on QN 0.
+// Send returns a whole Send on QN 0.
 func Send(msn uint32, data []byte) []byte { return Untagged(3, true, 0, 0, msn, 0, data) }
 
-// SendInvalidate gives a whole Send with Invalidate.
+// SendInvalidate returns a whole Send with Invalidate.
 func SendInvalidate(msn, stag uint32, data []byte) []byte {
 	return Untagged(4, true, stag, 0, msn, 0, data)
 }
 
-// SendSolicited gives a whole Send with Solicited Event.
+// SendSolicited returns a whole Send with Solicited Event.
 func SendSolicited(msn uint32, data []byte) []byte { return Untagged(5, true, 0, 0, msn, 0, data) }
 
-// SendSolicitedInvalidate gives a whole Send with Solicited Event and Invalidate.
+// SendSolicitedInvalidate returns a whole Send with Solicited Event and Invalidate.
 func SendSolicitedInvalidate(msn, stag uint32, data []byte) []byte {
 	return Untagged(6, true, stag, 0, msn, 0, data)
 }
 
-// Terminate gives a Terminate, MSN 1 on QN 2. code is layer, error type and error
+// Terminate returns a Terminate, MSN 1 on QN 2. code is layer, error type and error
 // code as the first 16 bits have them (0x1203: DDP, untagged, 3). Without an
 // offending segment, nil or empty, there are no headers. With one, M and D are set,
 // its length and its DDP header are there, and for a Read Request with an RDMAP
@@ -104,16 +104,16 @@ func Terminate(code uint16, offender []byte) []byte {
 	return Untagged(7, true, 0, 2, 1, 0, append(b, offender[:end]...))
 }
 
-// Immediate gives an Immediate Data message
+// Immediate returns an Immediate Data message
 // (https://www.rfc-editor.org/rfc/rfc7306#section-6).
 func Immediate(msn uint32, data [8]byte) []byte { return Untagged(8, true, 0, 0, msn, 0, data[:]) }
 
-// ImmediateSolicited gives an Immediate Data message with Solicited Event.
+// ImmediateSolicited returns an Immediate Data message with Solicited Event.
 func ImmediateSolicited(msn uint32, data [8]byte) []byte {
 	return Untagged(9, true, 0, 0, msn, 0, data[:])
 }
 
-// AtomicRequest gives an Atomic Request on QN 1 with every field as given
+// AtomicRequest returns an Atomic Request on QN 1 with every field as given
 // (https://www.rfc-editor.org/rfc/rfc7306#section-5.2.1).
 func AtomicRequest(msn uint32, op uint8, id, stag uint32, to, data, mask, compare, compareMask uint64) []byte {
 	b := []byte{0, 0, 0, op}
@@ -125,19 +125,19 @@ func AtomicRequest(msn uint32, op uint8, id, stag uint32, to, data, mask, compar
 	return Untagged(10, true, 0, 1, msn, 0, b)
 }
 
-// FetchAdd gives the Atomic Request that adds data, in fields that end at the
+// FetchAdd returns the Atomic Request that adds data, in fields that end at the
 // bits of mask.
 func FetchAdd(msn, id, stag uint32, to, data, mask uint64) []byte {
 	return AtomicRequest(msn, 0, id, stag, to, data, mask, 0, ^uint64(0))
 }
 
-// CmpSwap gives the Atomic Request that swaps in all 64 bits of swap if the word
+// CmpSwap returns the Atomic Request that swaps in all 64 bits of swap if the word
 // is compare.
 func CmpSwap(msn, id, stag uint32, to, compare, swap uint64) []byte {
 	return AtomicRequest(msn, 2, id, stag, to, swap, ^uint64(0), compare, ^uint64(0))
 }
 
-// AtomicResponse gives an Atomic Response on QN 3.
+// AtomicResponse returns an Atomic Response on QN 3.
 func AtomicResponse(msn, id uint32, original uint64) []byte {
 	b := binary.BigEndian.AppendUint32(nil, id)
 	b = binary.BigEndian.AppendUint64(b, original)

@@ -43,7 +43,7 @@ type Peer struct {
 	end    error  // why no more octets come
 }
 
-// NewPeer gives a peer at one end of a connection, which is closed when the test
+// NewPeer returns a peer at one end of a connection, which is closed when the test
 // ends.
 func NewPeer(t TB, conn net.Conn) *Peer {
 	t.Cleanup(func() { _ = conn.Close() })

@@ -33,7 +33,7 @@ func wantFailure(t *testing.T, want string, f func()) {
 	f()
 }
 
-// peers gives both ends of a pipe as peers, in a bubble.
+// peers returns both ends of a pipe as peers, in a bubble.
 func peers(t *testing.T, f func(a, b *iwarptest.Peer)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {

@@ -71,10 +71,10 @@ var _ net.Conn = (*Conn)(nil)
 // Addr is the address of one end of a [Pipe]: "a" or "b".
 type Addr string
 
-// Network gives "pipe".
+// Network returns "pipe".
 func (Addr) Network() string { return "pipe" }
 
-// String gives the end's name.
+// String returns the end's name.
 func (a Addr) String() string { return string(a) }
 
 // Read waits for octets and reads at most len(b) of them. It gives [io.EOF] at the
@@ -148,10 +148,10 @@ func (c *Conn) SetMaxRead(n int) {
 	c.in.cfg.MaxRead = n
 }
 
-// LocalAddr gives the name of this end.
+// LocalAddr returns the name of this end.
 func (c *Conn) LocalAddr() net.Addr { return c.local }
 
-// RemoteAddr gives the name of the other end.
+// RemoteAddr returns the name of the other end.
 func (c *Conn) RemoteAddr() net.Addr { return c.remote }
 
 // SetDeadline sets both deadlines.
@@ -261,7 +261,7 @@ func (h *half) take(b []byte) int {
 	return n
 }
 
-// write gives lost if the octets went to an end that is closed.
+// write returns lost if the octets went to an end that is closed.
 func (h *half) write(b []byte) (n int, lost bool, err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -370,7 +370,7 @@ func (h *half) closeWrite() {
 	h.cond.Broadcast()
 }
 
-// closeRead gives whether there were octets that nobody will read now.
+// closeRead reports whether there were octets that nobody will read now.
 func (h *half) closeRead() (unread bool, err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

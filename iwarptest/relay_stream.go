@@ -259,7 +259,7 @@ func (s *relayStream) fpduSteps(step relayStep) (out []relayStep) {
 	}
 }
 
-// rest gives all that is kept, when nothing is looked for in it any more.
+// rest returns all that is kept, when nothing is looked for in it any more.
 func (s *relayStream) rest(size int) []relayStep {
 	b := s.part
 	s.part = nil

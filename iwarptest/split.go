@@ -7,7 +7,7 @@ import (
 	"sync"
 )
 
-// EverySplit gives every way to cut b into so many pieces, none of them empty, in
+// EverySplit returns every way to cut b into so many pieces, none of them empty, in
 // order. The pieces are slices of b; the slice of pieces is used again for the
 // next way. There are (len(b)-1 over pieces-1) ways, so 2 or 3 pieces do for all
 // but short strings.
@@ -54,7 +54,7 @@ func EverySize(b []byte) iter.Seq2[int, [][]byte] {
 	}
 }
 
-// Prefixes gives every truncation of b: b without its last octet last, the empty
+// Prefixes returns every truncation of b: b without its last octet last, the empty
 // one first. A prefix has no room for the octets behind it, so that reading past
 // its end is seen.
 func Prefixes(b []byte) iter.Seq[[]byte] {

@@ -18,7 +18,7 @@ const (
 	startupLen = 20 // without Private Data
 )
 
-// Request gives an MPA Request frame:
+// Request returns an MPA Request frame:
 //
 //	 0                   1                   2                   3
 //	 0 1 2 3 4 5 6 7 8 9 0 1 2 3 4 5 6 7 8 9 0 1 2 3 4 5 6 7 8 9 0 1
@@ -36,7 +36,7 @@ func Request(flags, rev byte, privateData []byte) []byte {
 	return startup(requestKey, flags, rev, privateData)
 }
 
-// Reply gives an MPA Reply frame, laid out as the [Request].
+// Reply returns an MPA Reply frame, laid out as the [Request].
 func Reply(flags, rev byte, privateData []byte) []byte {
 	return startup(replyKey, flags, rev, privateData)
 }
@@ -47,7 +47,7 @@ func startup(key string, flags, rev byte, privateData []byte) []byte {
 	return append(b, privateData...)
 }
 
-// Enhanced gives Private Data that starts with the block of RFC 6581 section 9:
+// Enhanced returns Private Data that starts with the block of RFC 6581 section 9:
 // ird and ord are its two halves with their flags, 0x8000 A and 0x4000 B in ird,
 // 0x8000 C and 0x4000 D in ord.
 func Enhanced(ird, ord uint16, ulpData []byte) []byte {
@@ -56,7 +56,7 @@ func Enhanced(ird, ord uint16, ulpData []byte) []byte {
 	return append(b, ulpData...)
 }
 
-// flagsOf gives the flags of a startup frame, none if it is cut before them.
+// flagsOf returns the flags of a startup frame, none if it is cut before them.
 func flagsOf(frame []byte) byte {
 	const at = len(requestKey)
 	if len(frame) <= at {

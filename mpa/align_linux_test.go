@@ -22,7 +22,7 @@ func newTap(t *testing.T) tapTCP {
 	return tapTCP(fd)
 }
 
-// segments gives sequence number and length of what was sent to port, in order.
+// segments returns sequence number and length of what was sent to port, in order.
 func (tap tapTCP) segments(port int) (seqs []uint32, lens []int) {
 	b := make([]byte, 1<<17)
 	for {

@@ -95,10 +95,10 @@ func NewConn(nc net.Conn, p Params, o *Options) *Conn {
 	return c
 }
 
-// NetConn gives the conn below. Use it to look, not to read or write.
+// NetConn returns the conn below. Use it to look, not to read or write.
 func (c *Conn) NetConn() net.Conn { return c.nc }
 
-// Params gives what the two ends have agreed on.
+// Params returns what the two ends have agreed on.
 func (c *Conn) Params() Params { return c.params }
 
 // SetFPDUMax sets the bound of an FPDU in octets, in place of the EMSS that TCP

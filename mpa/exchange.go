@@ -133,7 +133,7 @@ func ReadRequest(ctx context.Context, nc net.Conn, o *RequestOptions) (*Incoming
 	return &Incoming{nc: nc, req: req}, nil
 }
 
-// NetConn gives the conn that the Request came from.
+// NetConn returns the conn that the Request came from.
 func (in *Incoming) NetConn() net.Conn { return in.nc }
 
 // Request returns a copy of the Request as received.
@@ -143,7 +143,7 @@ func (in *Incoming) Request() *Startup {
 	return &s
 }
 
-// Enhanced gives the block of RFC 6581; false if the Request has none.
+// Enhanced returns the block of RFC 6581; false if the Request has none.
 func (in *Incoming) Enhanced() (protocol.Enhanced, bool) { return in.req.Block() }
 
 // PrivateData returns a copy of what the peer's ULP sent.

@@ -31,10 +31,10 @@ type failure struct {
 	names   []error
 }
 
-// Error gives the cause.
+// Error returns the cause.
 func (f *failure) Error() string { return f.cause.Error() }
 
-// Unwrap gives the cause and its names.
+// Unwrap returns the cause and its names.
 func (f *failure) Unwrap() []error { return append([]error{f.cause}, f.names...) }
 
 // Is reports a timeout as what package os calls one.

@@ -18,7 +18,7 @@ func pattern(n, from int) []byte {
 	return b
 }
 
-// feed gives stream to a Deframer in chunks of the given sizes (the last one
+// feed hands stream to a Deframer in chunks of the given sizes (the last one
 // repeats) and gives copies of the ULPDUs.
 func feed(d *Deframer, stream []byte, sizes ...int) (ulpdus [][]byte, rest int, err *protocol.Error) {
 	var buf []byte

@@ -46,7 +46,7 @@ type layout struct {
 	markers int // their number
 }
 
-// layoutOf gives the layout of the FPDU of a ULPDU of n octets that begins at
+// layoutOf returns the layout of the FPDU of a ULPDU of n octets that begins at
 // pos. Everything is a multiple of four, so a Marker never splits ULPDU_Length or
 // CRC; one that is due exactly behind the CRC belongs to the next FPDU.
 func layoutOf(pos uint64, n int, markers bool) layout {

@@ -174,7 +174,7 @@ func (c *memConn) closed() bool {
 	return c.in.broken == net.ErrClosed
 }
 
-// waiting gives the octets that this end could read now.
+// waiting returns the octets that this end could read now.
 func (c *memConn) waiting() []byte {
 	c.in.mu.Lock()
 	defer c.in.mu.Unlock()

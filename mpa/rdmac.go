@@ -23,7 +23,7 @@ const (
 	RDMACPermissive
 )
 
-// String gives the policy's name.
+// String returns the policy's name.
 func (r RDMAC) String() string {
 	switch r {
 	case RDMACOff:

@@ -149,7 +149,7 @@ func (s *Startup) flags() uint8 {
 	return f
 }
 
-// Block gives the block of RFC 6581 at the start of Private Data; false if flag S
+// Block returns the block of RFC 6581 at the start of Private Data; false if flag S
 // is off (https://www.rfc-editor.org/rfc/rfc6581#section-9).
 func (s *Startup) Block() (protocol.Enhanced, bool) {
 	if !s.Enhanced {
@@ -174,7 +174,7 @@ func (s *Startup) ULPData() []byte {
 // gives the octets used. PrivateData aliases b.
 //
 // [io.ErrUnexpectedEOF] asks for more octets. A frame that can never become
-// valid gives a *[protocol.Error] with code [protocol.MPAStartup], and does so at
+// valid returns a *[protocol.Error] with code [protocol.MPAStartup], and does so at
 // the first octet that is wrong: a peer that does not speak MPA is found out
 // without waiting for 20 octets from it. Reserved flags and R in a Request are
 // kept, not checked. Any revision parses: whether it is acceptable is for

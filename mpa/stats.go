@@ -38,7 +38,7 @@ func (s *counters) refused(code protocol.Code) {
 	}
 }
 
-// Stats gives the counters. They are read one by one, not at one instant.
+// Stats returns the counters. They are read one by one, not at one instant.
 func (c *Conn) Stats() Stats {
 	s := Stats{
 		FPDUsSent: c.stats.fpdusSent.Load(), FPDUsReceived: c.stats.fpdusReceived.Load(),

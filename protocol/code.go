@@ -13,7 +13,7 @@ const (
 	LayerLLP   Layer = 2 // MPA here; the registry of RFC 6580 calls it so too
 )
 
-// String gives the layer's name.
+// String returns the layer's name.
 func (l Layer) String() string {
 	switch l {
 	case LayerRDMAP:
@@ -102,7 +102,7 @@ func (c Code) Defined() bool {
 	return ok
 }
 
-// String gives the triple and its meaning, e.g.
+// String returns the triple and its meaning, e.g.
 // "DDP tagged buffer: base or bounds violation (1/1/01)".
 func (c Code) String() string {
 	m, ok := c.meaning()

@@ -44,7 +44,7 @@ type Offender struct {
 	RDMAPHeader []byte
 }
 
-// Error gives code, detail and section in one line. Where a cause lies below, detail
+// Error returns code, detail and section in one line. Where a cause lies below, detail
 // and cause come first, since the code is only what that amounts to.
 func (e *Error) Error() string {
 	var b strings.Builder
@@ -86,7 +86,7 @@ func (e *Error) Error() string {
 	return b.String()
 }
 
-// Unwrap gives the cause. A lost connection is also [net.ErrClosed], so that a
+// Unwrap returns the cause. A lost connection is also [net.ErrClosed], so that a
 // caller who knows only package net understands it; and a peer that reports an
 // unexpected opcode does not support the operation: [errors.ErrUnsupported].
 func (e *Error) Unwrap() []error {

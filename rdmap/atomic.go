@@ -15,7 +15,7 @@ const (
 // Known reports whether RFC 7306 defines the operation.
 func (op AtomicOp) Known() bool { return op == AtomicFetchAdd || op == AtomicCmpSwap }
 
-// String gives the operation's name.
+// String returns the operation's name.
 func (op AtomicOp) String() string {
 	switch op {
 	case AtomicFetchAdd:
@@ -26,7 +26,7 @@ func (op AtomicOp) String() string {
 	return fmt.Sprintf("atomic operation %d", uint8(op))
 }
 
-// FetchAdd gives the sum of old and add, field by field: a bit set in mask is the
+// FetchAdd returns the sum of old and add, field by field: a bit set in mask is the
 // most significant bit of a field, and the carry out of it is dropped. Mask 0 is
 // one field of 64 bits, and so is a mask of bit 63 alone
 // (https://www.rfc-editor.org/rfc/rfc7306#section-5.1.1). The values are numbers:
@@ -38,7 +38,7 @@ func FetchAdd(old, add, mask uint64) uint64 {
 	return (old&^mask + add&^mask) ^ (old^add)&mask
 }
 
-// CmpSwap gives swap in the bits of swapMask and old in the others, if old and
+// CmpSwap returns swap in the bits of swapMask and old in the others, if old and
 // compare are the same in the bits of compareMask; else it gives old
 // (https://www.rfc-editor.org/rfc/rfc7306#section-5.1.2).
 func CmpSwap(old, compare, compareMask, swap, swapMask uint64) uint64 {

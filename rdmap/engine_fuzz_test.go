@@ -9,7 +9,7 @@ import (
 )
 
 // Shows: RDMAP-8.1.1-03
-// FuzzStream gives a stream of either role segments that a peer made up. Each is
+// FuzzStream hands a stream of either role segments that a peer made up. Each is
 // a length octet and so many octets; STags 1 to 5 in it stand for those of the
 // stream's regions and sinks, which nobody can guess. It must not panic, not
 // touch memory outside, not complete twice, and not answer for ever.

@@ -191,7 +191,7 @@ func (e *end) postRecv(sizes ...int) {
 	}
 }
 
-// guarded gives n octets of memory with octets around it that must not change.
+// guarded returns n octets of memory with octets around it that must not change.
 func guarded(t tb, n int) []byte {
 	const guard = 64
 	all := bytes.Repeat([]byte{0xa5}, guard+n+guard)
@@ -248,7 +248,7 @@ func (e *end) wantSegment(why string, want []byte) {
 	}
 }
 
-// next gives the next segment sent.
+// next returns the next segment sent.
 func (e *end) next(why string) []byte {
 	e.t.Helper()
 	e.transmit()

@@ -57,7 +57,7 @@ func (r *ReadRequest) AppendTo(b []byte) []byte {
 	return binary.BigEndian.AppendUint64(b, r.SrcTO)
 }
 
-// Advance gives the request for what is left after n octets: both offsets
+// Advance returns the request for what is left after n octets: both offsets
 // advanced (modulo 2^64) and the size reduced. n above Size counts as Size. A
 // Terminate for a Read that failed midway carries it
 // (https://www.rfc-editor.org/rfc/rfc5040#section-4.8).
@@ -100,7 +100,7 @@ func ParseReadRequest(b []byte) (ReadRequest, int, error) {
 //	+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+
 type ImmediateData [ImmediateDataLen]byte
 
-// ImmediateUint64 gives the eight octets of v, most significant first.
+// ImmediateUint64 returns the eight octets of v, most significant first.
 func ImmediateUint64(v uint64) (d ImmediateData) {
 	// Rule: EXT-6.2-01
 	binary.BigEndian.PutUint64(d[:], v)
@@ -171,7 +171,7 @@ type AtomicRequest struct {
 	Compare, CompareMask uint64
 }
 
-// NewFetchAdd gives the request to add data to a word, in the fields of mask (see
+// NewFetchAdd returns the request to add data to a word, in the fields of mask (see
 // [FetchAdd]). Compare Data is zero and Compare Mask all ones, as RFC 7306
 // section 5.2.1 wants them where they are not used.
 func NewFetchAdd(id uint32, stag ddp.STag, to, data, mask uint64) AtomicRequest {
@@ -179,13 +179,13 @@ func NewFetchAdd(id uint32, stag ddp.STag, to, data, mask uint64) AtomicRequest 
 	return AtomicRequest{Op: AtomicFetchAdd, ID: id, STag: stag, TO: to, Data: data, Mask: mask, CompareMask: ^uint64(0)}
 }
 
-// NewCmpSwap gives the request to swap the masked bits of a word if its masked
+// NewCmpSwap returns the request to swap the masked bits of a word if its masked
 // bits equal compare (see [CmpSwap]).
 func NewCmpSwap(id uint32, stag ddp.STag, to, compare, compareMask, swap, swapMask uint64) AtomicRequest {
 	return AtomicRequest{Op: AtomicCmpSwap, ID: id, STag: stag, TO: to, Data: swap, Mask: swapMask, Compare: compare, CompareMask: compareMask}
 }
 
-// Apply gives what the request makes of a word whose value is old. ok is false
+// Apply returns what the request makes of a word whose value is old. ok is false
 // if the operation is unknown; then the word stays as it is.
 func (r *AtomicRequest) Apply(old uint64) (word uint64, ok bool) {
 	switch r.Op {

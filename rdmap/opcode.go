@@ -86,7 +86,7 @@ func (op Opcode) traits() *traits {
 // Known reports whether RFC 5040 or RFC 7306 define the opcode.
 func (op Opcode) Known() bool { return op.traits().name != "" }
 
-// String gives the name that the RFCs use, "opcode 12" for one without.
+// String returns the name that the RFCs use, "opcode 12" for one without.
 func (op Opcode) String() string {
 	if t := op.traits(); t.name != "" {
 		return t.name
@@ -130,7 +130,7 @@ func (op Opcode) Response() bool { return op.traits().response }
 //	+---+---+-------+
 type Control uint8
 
-// NewControl gives the control octet of a message that this end sends: RV is
+// NewControl returns the control octet of a message that this end sends: RV is
 // [Version] and the reserved bits are zero. Only op's low four bits are used.
 func NewControl(op Opcode) Control { return Version<<6 | Control(op&0xf) }
 
@@ -143,7 +143,7 @@ func (c Control) Reserved() uint8 { return uint8(c>>4) & 3 }
 // Opcode is the Opcode field; it may be unknown.
 func (c Control) Opcode() Opcode { return Opcode(c & 0xf) }
 
-// String gives opcode and, where they are unusual, version and reserved bits.
+// String returns opcode and, where they are unusual, version and reserved bits.
 func (c Control) String() string {
 	s := c.Opcode().String()
 	if c.Version() != Version {

@@ -75,7 +75,7 @@ func (q *outstandingQueue) push(index uint64, e *entry) *outstanding {
 	return o
 }
 
-// find gives the outstanding Read with that sink STag, nil if there is none.
+// find returns the outstanding Read with that sink STag, nil if there is none.
 func (q *outstandingQueue) find(stag ddp.STag) (o *outstanding, oldest bool) {
 	for i := q.head; i < q.tail; i++ {
 		if o := q.at(i); !o.isAtomic && o.size > 0 && o.stag == stag {
@@ -85,7 +85,7 @@ func (q *outstandingQueue) find(stag ddp.STag) (o *outstanding, oldest bool) {
 	return nil, false
 }
 
-// oldest gives the request whose Response is next, nil if none is due.
+// oldest returns the request whose Response is next, nil if none is due.
 func (q *outstandingQueue) oldest() *outstanding {
 	if q.empty() {
 		return nil

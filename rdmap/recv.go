@@ -257,7 +257,7 @@ func (m *immediates) take(msn uint32) [][]byte {
 	return i.sg[:]
 }
 
-// give gives the data of a message that is whole. ok is false if its first
+// give returns the data of a message that is whole. ok is false if its first
 // segment had another opcode.
 func (m *immediates) give(msn uint32) (data ImmediateData, ok bool) {
 	i := m.live[msn]

@@ -63,7 +63,7 @@ func (s *Stream) responseSegment(llp ddp.LLP) (last bool, err error) {
 	return last, err
 }
 
-// midway gives the error for a Read whose source was withdrawn while it was
+// midway returns the error for a Read whose source was withdrawn while it was
 // being answered. The echoed Request has its TOs advanced and its size reduced
 // to what was left (RFC 5040 section 4.8).
 func (s *Stream) midway(err *protocol.Error, left uint64) *protocol.Error {

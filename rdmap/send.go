@@ -358,7 +358,7 @@ func (s *Stream) startRequest() bool {
 	return false
 }
 
-// requestMessage gives the header template and the payload of a request.
+// requestMessage returns the header template and the payload of a request.
 func (s *Stream) requestMessage(index uint64, e *entry) (ddp.Header, [][]byte) {
 	t, r := &s.send, &e.req
 	switch r.Op {

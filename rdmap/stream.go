@@ -308,7 +308,7 @@ func (s *Stream) check(r *SendWR) (uint32, error) {
 	return uint32(total), nil
 }
 
-// Stats gives the stream's counters.
+// Stats returns the stream's counters.
 func (s *Stream) Stats() Stats {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -324,7 +324,7 @@ func (s *Stream) Stats() Stats {
 // afterwards and has Transmit called.
 func (s *Stream) Wake() bool { return s.wake.Load() && s.wake.Swap(false) }
 
-// Outstanding gives the number of requests that have not completed.
+// Outstanding returns the number of requests that have not completed.
 func (s *Stream) Outstanding() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()

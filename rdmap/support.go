@@ -16,7 +16,7 @@ const (
 	NotSupported           // the peer ended the stream with "unexpected opcode" for it
 )
 
-// String gives the answer in a word.
+// String returns the answer in a word.
 func (s Support) String() string {
 	switch s {
 	case Supported:

@@ -59,7 +59,7 @@ type Terminate struct {
 	Mirrored bool
 }
 
-// FromError gives the Terminate that reports e, with as much of e's Offender as
+// FromError returns the Terminate that reports e, with as much of e's Offender as
 // RFC 5040 figure 10 lets that kind of error carry:
 //
 //	layer and error type       M D  R
@@ -108,7 +108,7 @@ func echoes(c protocol.Code) bool {
 	return false
 }
 
-// Err gives the error that a received Terminate reports, with Remote set. RDMA
+// Err returns the error that a received Terminate reports, with Remote set. RDMA
 // local catastrophic errors have no code of their own, so that any is legal
 // there: Err gives [protocol.RDMAPLocalCatastrophic] for all of them, and the
 // number is in Detail. Detail also describes the segment of ours that the peer
@@ -151,7 +151,7 @@ func (t *Terminate) meaning(started bool) protocol.Code {
 	return t.Code
 }
 
-// describe gives an echoed segment in words, "" if there is no header.
+// describe returns an echoed segment in words, "" if there is no header.
 func describe(o *protocol.Offender) string {
 	h, _, err := ddp.Parse(o.DDPHeader)
 	if err != nil {

@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// factor gives x^n modulo the polynomial as a reflected multiplication wants it.
+// factor returns x^n modulo the polynomial as a reflected multiplication wants it.
 func factor(n int) uint64 {
 	const poly = 0x11edc6f41
 	r := uint64(1)

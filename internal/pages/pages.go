@@ -5,7 +5,7 @@
 // should stay in a cache of two does not. A huge page lies in one piece.
 package pages
 
-// Huge gives n octets of zeros, in huge pages where the system has them, and reports
+// Huge returns n octets of zeros, in huge pages where the system has them, and reports
 // whether they are: false also where the system does not tell, as Linux before 6.1.
 // The memory is Go's, like any other. Less than an eighth of a huge page is not
 // worth one.

@@ -13,5 +13,5 @@ type Usage struct {
 	Calls uint64
 }
 
-// Sub gives what was used between old and u.
+// Sub returns what was used between old and u.
 func (u Usage) Sub(old Usage) Usage { return Usage{CPU: u.CPU - old.CPU, Calls: u.Calls - old.Calls} }

@@ -2,5 +2,5 @@
 
 package procstat
 
-// Now gives nothing here.
+// Now returns nothing here.
 func Now() Usage { return Usage{} }

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// Now gives the use so far.
+// Now returns the use so far.
 func Now() Usage {
 	var r syscall.Rusage
 	if syscall.Getrusage(syscall.RUSAGE_SELF, &r) != nil {

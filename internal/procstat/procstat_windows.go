@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// Now gives the use so far.
+// Now returns the use so far.
 func Now() Usage {
 	h, err := syscall.GetCurrentProcess()
 	if err != nil {
@@ -18,7 +18,7 @@ func Now() Usage {
 	return Usage{CPU: span(kernel) + span(user)}
 }
 
-// span gives a Filetime that counts 100 ns steps as a duration.
+// span returns a Filetime that counts 100 ns steps as a duration.
 func span(t syscall.Filetime) time.Duration {
 	return time.Duration(uint64(t.HighDateTime)<<32|uint64(t.LowDateTime)) * 100
 }

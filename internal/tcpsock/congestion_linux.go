@@ -19,7 +19,7 @@ func SetCongestion(c syscall.RawConn, name string) error {
 	return err
 }
 
-// Congestion gives the congestion control of a TCP socket.
+// Congestion returns the congestion control of a TCP socket.
 func Congestion(c syscall.RawConn) (name string, err error) {
 	if cerr := c.Control(func(fd uintptr) {
 		name, err = unix.GetsockoptString(int(fd), unix.IPPROTO_TCP, unix.TCP_CONGESTION)

@@ -47,7 +47,7 @@ func (s *sender) init() {
 
 // Send writes bufs with one system call, as far as the socket's buffer has
 // room, and gives the count of octets taken. With wait false a full socket
-// buffer gives 0 and no error; with wait true Send blocks until at least one
+// buffer returns 0 and no error; with wait true Send blocks until at least one
 // octet is taken, up to the conn's write deadline. With end true, and if all of
 // bufs was taken, the last octet ends a TCP segment (MSG_EOR): what is sent
 // later starts a new one. Only the first 1024 non-empty bufs are looked at.
@@ -268,7 +268,7 @@ func (p *mssProbe) init() {
 	}
 }
 
-// MSS gives the effective maximum segment size in octets of payload, TCP
+// MSS returns the effective maximum segment size in octets of payload, TCP
 // options already taken off. It changes while a connection lives: on loopback it
 // doubles when traffic flows, elsewhere it follows the path's MTU.
 func (s *Socket) MSS() (int, error) {
@@ -278,7 +278,7 @@ func (s *Socket) MSS() (int, error) {
 	return s.mss.value, s.mss.err
 }
 
-// Retransmits gives the count of TCP segments sent again since the connection
+// Retransmits returns the count of TCP segments sent again since the connection
 // was made.
 func (s *Socket) Retransmits() (uint64, error) {
 	var (

@@ -15,7 +15,7 @@ import (
 	"github.com/go-iwarp/iwarp/protocol"
 )
 
-// octets gives a vector.
+// octets returns the octets of a vector.
 func octets(t *testing.T, name string) []byte {
 	t.Helper()
 	b, err := hex.DecodeString(vector[name])
@@ -76,7 +76,7 @@ func connected(t *testing.T, up <-chan result) *iwarp.Conn {
 	return r.c
 }
 
-// server gives a responder with a peer that has started with the request.
+// server returns a responder with a peer that has started with the request.
 func server(t *testing.T, request []byte, cfg *iwarp.Config) (*iwarptest.Peer, *iwarp.Conn) {
 	t.Helper()
 	p, up := start(t, false, cfg)
@@ -84,7 +84,7 @@ func server(t *testing.T, request []byte, cfg *iwarp.Config) (*iwarptest.Peer, *
 	return p, connected(t, up)
 }
 
-// client gives an initiator whose peer has replied.
+// client returns an initiator whose peer has replied.
 func client(t *testing.T, reply []byte, cfg *iwarp.Config) (*iwarptest.Peer, *iwarp.Conn) {
 	t.Helper()
 	p, up := start(t, true, cfg)

@@ -196,7 +196,7 @@ func (p *proof) mutant(ctx context.Context, m *mutant) {
 		strings.Join(append(notes, caught[:min(len(caught), 3)]...), ", "))
 }
 
-// failing gives the cases of a setting that fail against the mutant, of which tool
+// failing returns the cases of a setting that fail against the mutant, of which tool
 // is the build.
 func (p *proof) failing(ctx context.Context, m *mutant, tool string, i int) ([]*kitCase, error) {
 	var cases []*kitCase
@@ -214,7 +214,7 @@ func (p *proof) failing(ctx context.Context, m *mutant, tool string, i int) ([]*
 	return p.narrow(ctx, tool, i, failed) // a busy machine may make one fail once
 }
 
-// narrow gives those of the cases that fail. If the endpoint dies, it looks for the
+// narrow returns those of the cases that fail. If the endpoint dies, it looks for the
 // ones that kill it, and runs fewer at a time if so many take too long.
 func (p *proof) narrow(ctx context.Context, tool string, i int, cases []*kitCase) ([]*kitCase, error) {
 	if len(cases) == 0 {

@@ -102,7 +102,7 @@ type options struct {
 	report   string
 }
 
-// load gives the chosen mutants, with their tests, and makes sure that each
+// load returns the chosen mutants, with their tests, and makes sure that each
 // that could be chosen applies.
 func load(o *options) ([]*mutant, error) {
 	var err error

@@ -61,7 +61,7 @@ func (m *mutant) line() string {
 	return s
 }
 
-// table gives all mutants, for the kit those of its own too.
+// table returns all mutants, for the kit those of its own too.
 func table(kit bool) []*mutant {
 	all := slices.Concat(mpaMutants, startupMutants, ddpMutants, rdmapMutants, programMutants)
 	if kit {
@@ -75,7 +75,7 @@ func table(kit bool) []*mutant {
 	return pointers
 }
 
-// readRules gives the rule of each requirement id.
+// readRules returns the rule of each requirement id.
 func readRules(name string) (map[string]string, error) {
 	f, err := os.Open(name)
 	if err != nil {
@@ -162,7 +162,7 @@ func (m *mutant) findTests(byID map[string][]claims.Claim) {
 	}
 }
 
-// packages gives the folders with tests, that of the mutant first and the root,
+// packages returns the folders with tests, that of the mutant first and the root,
 // which takes longest, last.
 func (m *mutant) packages() []string {
 	own := path.Dir(m.file)

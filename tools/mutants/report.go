@@ -91,7 +91,7 @@ whose own rule it is not.
 	return os.WriteFile(name, b.Bytes(), 0o644)
 }
 
-// best gives the mutant that shows most of the case.
+// best returns the mutant that shows most of the case.
 func (c *kitCase) best() *mutant {
 	var best *mutant
 	for _, m := range c.caught {

@@ -10,7 +10,7 @@ const stringTable = 6
 
 var errProto = errors.New("the profile is no protocol buffer as described")
 
-// mapStrings gives a Profile whose strings are changed by f.
+// mapStrings returns a Profile whose strings are changed by f.
 func mapStrings(b []byte, f func(string) string) (out []byte, err error) {
 	for len(b) > 0 {
 		tag, n := binary.Uvarint(b)

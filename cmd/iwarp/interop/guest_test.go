@@ -253,7 +253,7 @@ func (j *Job) Stop() {
 	<-j.done
 }
 
-// freeAddrs gives addresses of this machine's loopback that were free just now.
+// freeAddrs returns addresses of this machine's loopback that were free just now.
 func freeAddrs(t *testing.T, n int) []string {
 	t.Helper()
 	addrs := make([]string, n)

@@ -386,7 +386,7 @@ func TestBenchHostileServer(t *testing.T) {
 	}
 }
 
-// scriptedServer gives each control connection the replies, and then nothing.
+// scriptedServer sends each control connection the replies, and then nothing.
 func scriptedServer(ln net.Listener, replies []string) {
 	var open []net.Conn
 	defer func() {

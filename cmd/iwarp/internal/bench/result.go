@@ -404,7 +404,7 @@ func amountShort(n int) string {
 	return strings.ReplaceAll(ui.Amount(n), " ", "")
 }
 
-// count gives a large number in thousands or millions.
+// count returns a large number in thousands or millions.
 func count(f float64) string {
 	switch {
 	case f >= 1e6:

@@ -208,7 +208,7 @@ func (s *benchServer) receive(ctx context.Context, nc net.Conn) {
 	l.added <- err
 }
 
-// claim gives the link that a connection is of, once. The link is not closed until
+// claim returns the link that a connection is of, once. The link is not closed until
 // its adding is done.
 func (ss *benchSession) claim(p preface) *openLink {
 	ss.mu.Lock()
@@ -222,7 +222,7 @@ func (ss *benchSession) claim(p preface) *openLink {
 	return l
 }
 
-// await gives the client time for its next request.
+// await allows the client time for its next request.
 func (ss *benchSession) await() {
 	_ = ss.ctl.nc.SetReadDeadline(time.Now().Add(ss.ctl.timeout))
 }

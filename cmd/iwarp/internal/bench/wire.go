@@ -94,7 +94,7 @@ type benchSpec struct {
 // up to four there.
 const maxHugeConns = 16
 
-// memory gives n octets for messages, and says whether they lie in huge pages.
+// memory returns n octets for messages, and says whether they lie in huge pages.
 func (s *benchSpec) memory(n int) ([]byte, bool) {
 	if !s.HugePages || s.Conns > maxHugeConns {
 		return make([]byte, n), false
@@ -154,7 +154,7 @@ const (
 
 func (s *benchSpec) many() bool { return s.Conns > manyConns }
 
-// queues gives the depths of a connection's send and receive queue.
+// queues returns the depths of a connection's send and receive queue.
 func (s *benchSpec) queues() (sends, receives int) {
 	receives, per := immReserve, 1
 	if s.Op == opSend || s.Op == opNotify {

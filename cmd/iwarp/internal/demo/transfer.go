@@ -71,7 +71,7 @@ func randomOctets() []byte {
 	return b
 }
 
-// chunk gives the data of Write i and where it goes.
+// chunk returns the data of Write i and where it goes.
 func (t *transfer) chunk(i int) (data []byte, at int) {
 	at = i * chunkSize
 	n := min(chunkSize, len(t.target)-at)

@@ -143,7 +143,7 @@ func (c *Command) Run(ctx context.Context, out *ui.Output) (err error) {
 	return nil
 }
 
-// makeSinks gives who takes the events.
+// makeSinks returns who takes the events.
 func (c *Command) makeSinks(out *ui.Output, w *bufio.Writer) (sinks []sink, err error) {
 	switch {
 	case c.JSON:

@@ -129,7 +129,7 @@ type gatedConn struct {
 	shown   bool
 }
 
-// pass gives the events to be shown now, in order, because e has come.
+// pass returns the events to be shown now, in order, because e has come.
 func (g *gate) pass(e analysis.Event) []analysis.Event {
 	h := e.Header()
 	if !g.filter.conn(h.Conn) {

@@ -246,7 +246,7 @@ func (r *report) add(c *reportConn, e analysis.Event, from int, class, label, fu
 	}
 }
 
-// tailRows gives the last rows in order.
+// tailRows returns the last rows in order.
 func (c *reportConn) tailRows() []reportRow {
 	return slices.Concat(c.tail[c.oldest:], c.tail[:c.oldest])
 }

@@ -22,7 +22,7 @@ const (
 	minBinWidth = time.Microsecond
 )
 
-// at gives the bin of a time since the start.
+// at returns the bin of a time since the start.
 func (s *series) at(t time.Duration) *bin {
 	if s.width == 0 {
 		s.width = minBinWidth
@@ -65,7 +65,7 @@ func (s *series) level(t time.Duration, v int) {
 	b.max, b.last, b.set = max(b.max, v), v, true
 }
 
-// rates gives the sums per second. The bins of both plots of a connection must
+// rates returns the sums per second. The bins of both plots of a connection must
 // have one width: stretch.
 func (s *series) rates() []float64 {
 	out := make([]float64, len(s.bins))
@@ -75,7 +75,7 @@ func (s *series) rates() []float64 {
 	return out
 }
 
-// levels gives the largest level in each bin; that from before holds on.
+// levels returns the largest level in each bin; that from before holds on.
 func (s *series) levels() []float64 {
 	out := make([]float64, len(s.bins))
 	last := 0

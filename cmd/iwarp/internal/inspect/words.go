@@ -228,7 +228,7 @@ func howWords(how string) string {
 	return how
 }
 
-// latencyWords gives percentiles.
+// latencyWords returns percentiles.
 func latencyWords(l *analysis.Latency) string {
 	return fmt.Sprintf("min %v, median %v, 90 %% %v, 99 %% %v, max %v (%d)", ui.Round(l.Min), ui.Round(l.P50), ui.Round(l.P90), ui.Round(l.P99), ui.Round(l.Max), l.Count)
 }
@@ -250,5 +250,5 @@ func fromWords(s analysis.Side) string {
 	return "the " + s.String()
 }
 
-// seconds gives a time from the start of the capture.
+// seconds returns a time from the start of the capture.
 func seconds(d time.Duration) string { return fmt.Sprintf("%.6f", d.Seconds()) }

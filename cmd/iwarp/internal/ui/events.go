@@ -97,12 +97,12 @@ func (e ErrorEvent) Text() string {
 	return "iwarp: " + s
 }
 
-// codeNumbers gives layer/type/code as Terminate messages are usually quoted.
+// codeNumbers returns layer/type/code as Terminate messages are usually quoted.
 func codeNumbers(e *iwarp.ProtocolError) string {
 	return fmt.Sprintf("%d/%d/%02x", e.Code.Layer(), e.Code.Type(), e.Code.Number())
 }
 
-// Echoed gives the header that a Terminate echoed in words, "" if there is none.
+// Echoed returns the header that a Terminate echoed in words, "" if there is none.
 func Echoed(e *iwarp.ProtocolError) string {
 	if e.Offender == nil {
 		return ""

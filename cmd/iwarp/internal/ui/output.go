@@ -55,7 +55,7 @@ func (n *noted) Write(p []byte) (int, error) {
 	return k, err
 }
 
-// lost gives the error with which output was lost, nil if none was.
+// lost returns the error with which output was lost, nil if none was.
 func (o *Output) lost() error {
 	o.mu.Lock()
 	defer o.mu.Unlock()

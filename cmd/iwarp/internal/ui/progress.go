@@ -39,7 +39,7 @@ func (p *Progress) Clear() {
 	}
 }
 
-// Amount gives octets in the largest unit that leaves a whole number, or one with
+// Amount returns octets in the largest unit that leaves a whole number, or one with
 // a decimal.
 func Amount[T ~int | ~int64](n T) string {
 	switch {
@@ -53,7 +53,7 @@ func Amount[T ~int | ~int64](n T) string {
 
 func decimal(f float64) string { return strings.TrimSuffix(fmt.Sprintf("%.1f", f), ".0") }
 
-// Rate gives octets in a time, in octets and in bits a second.
+// Rate returns octets in a time, in octets and in bits a second.
 func Rate(n int, d time.Duration) string {
 	s := max(d.Seconds(), 1e-9)
 	return fmt.Sprintf("%.2f GiB/s (%.1f Gbit/s)", float64(n)/s/(1<<30), float64(n)*8/s/1e9)

@@ -19,7 +19,7 @@ const (
 	Either = Initiator | Responder
 )
 
-// String gives the role's name.
+// String returns the role's name.
 func (r Role) String() string {
 	switch r {
 	case Initiator:
@@ -46,7 +46,7 @@ const (
 	Target
 )
 
-// String gives the name that [ParseULP] takes.
+// String returns the name that [ParseULP] takes.
 func (u ULP) String() string { return [...]string{"raw", "rping", "target"}[u] }
 
 // ParseULP is the reverse of String.
@@ -73,7 +73,7 @@ const (
 	Crasher
 )
 
-// String gives the level's name.
+// String returns the level's name.
 func (l Level) String() string { return [...]string{"good", "hostile", "crasher"}[l] }
 
 // Case is one thing to try. The cases of the kit are given by [Cases].
@@ -96,12 +96,12 @@ type Case struct {
 	run func(s *session)
 }
 
-// String gives the line of a list: id, roles, ULP, level and rules.
+// String returns the line of a list: id, roles, ULP, level and rules.
 func (c *Case) String() string {
 	return fmt.Sprintf("%s\t%v\t%v\t%v\t%s\t%s", c.ID, c.Roles, c.Needs, c.Level, strings.Join(c.Rules, ","), c.Rule)
 }
 
-// Cases gives all cases, family by family. The caller may keep them, and must not
+// Cases returns all cases, family by family. The caller may keep them, and must not
 // change what they point to.
 func Cases() []*Case {
 	var all []*Case
@@ -116,7 +116,7 @@ func Cases() []*Case {
 	return all
 }
 
-// Select gives the cases that can be chosen for opts: of the role, matched by Run
+// Select returns the cases that can be chosen for opts: of the role, matched by Run
 // and not by Skip, without crashers if Gentle. The error says which pattern is no
 // regular expression.
 func Select(opts *Options) ([]*Case, error) {

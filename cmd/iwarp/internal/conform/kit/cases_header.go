@@ -145,7 +145,7 @@ var opcodeNames = [16]string{
 	"immediate", "immediate-se", "atomic-request", "atomic-response", "12", "13", "14", "15",
 }
 
-// body gives a message of the right length for an opcode.
+// body returns a message of the right length for an opcode.
 func body(op uint8) []byte {
 	if n, ok := exact[op]; ok {
 		return make([]byte, n)

@@ -83,7 +83,7 @@ const (
 	Inconclusive         // nothing can be said: see Reason
 )
 
-// String gives the status in words.
+// String returns the status in words.
 func (s Status) String() string {
 	return [...]string{"pass", "fail", "not applicable", "inconclusive"}[s]
 }
@@ -109,7 +109,7 @@ type Report struct {
 	Options Options
 }
 
-// Count gives the number of results with that status.
+// Count returns the number of results with that status.
 func (r *Report) Count(s Status) int {
 	n := 0
 	for i := range r.Results {
@@ -172,7 +172,7 @@ func Run(ctx context.Context, connect Connector, opts *Options) (*Report, error)
 	return r, ctx.Err()
 }
 
-// slowFirst gives an order in which cases that wait for timeouts start early.
+// slowFirst returns an order in which cases that wait for timeouts start early.
 func slowFirst(cases []*Case) []int {
 	order := make([]int, len(cases))
 	for i := range order {

@@ -75,7 +75,7 @@ func (w *wire) init() {
 	}
 }
 
-// msn gives the MSN that is next on a queue.
+// msn returns the MSN that is next on a queue.
 func (w *wire) msn(qn uint32) uint32 {
 	w.next[qn]++
 	return w.next[qn] - 1

@@ -123,7 +123,7 @@ func (p *program) many(args []byte) ([]byte, error) {
 	return nil, p.c.Drain(p.ctx)
 }
 
-// sums gives kind and CRC32c of each region of a connection that has ended or is
+// sums returns kind and CRC32c of each region of a connection that has ended or is
 // about to.
 func (p *program) sums(args []byte) ([]byte, error) {
 	m := p.t.memory(binary.BigEndian.Uint64(args))

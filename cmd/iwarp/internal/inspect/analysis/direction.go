@@ -318,7 +318,7 @@ func (r *Reader) negotiated(c *tcpConn, at span) {
 	}
 }
 
-// optionsOf gives what an Initiator that sends this Request wants.
+// optionsOf returns what an Initiator that sends this Request wants.
 func optionsOf(req *mpa.Startup) *mpa.Options {
 	o := &mpa.Options{Revision: req.Revision, Markers: req.Markers, NoCRC: !req.CRC, IRD: protocol.NotNegotiated, ORD: protocol.NotNegotiated}
 	if e, ok := req.Block(); ok {
@@ -327,7 +327,7 @@ func optionsOf(req *mpa.Startup) *mpa.Options {
 	return o
 }
 
-// depths gives how many Reads and atomics each end may have outstanding
+// depths returns how many Reads and atomics each end may have outstanding
 // (https://www.rfc-editor.org/rfc/rfc6581#section-9.1), -1 where that was not
 // negotiated.
 func depths(req, rep *mpa.Startup) (initiator, responder int) {

@@ -33,7 +33,7 @@ func (s Side) String() string {
 	return fmt.Sprintf("side %d", uint8(s))
 }
 
-// MarshalText gives the name.
+// MarshalText returns the name.
 func (s Side) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
 
 // UnmarshalText reads a name.
@@ -50,7 +50,7 @@ func (s *Side) UnmarshalText(b []byte) error {
 // Hex is octets that are hexadecimal digits in JSON.
 type Hex []byte
 
-// MarshalText gives lower-case hexadecimal digits.
+// MarshalText returns lower-case hexadecimal digits.
 func (h Hex) MarshalText() ([]byte, error) { return []byte(hex.EncodeToString(h)), nil }
 
 // UnmarshalText reads hexadecimal digits.
@@ -62,10 +62,10 @@ func (h *Hex) UnmarshalText(b []byte) (err error) {
 // STag is a [ddp.STag] that is "0x%08x" in JSON.
 type STag ddp.STag
 
-// String gives 0x and eight hexadecimal digits.
+// String returns 0x and eight hexadecimal digits.
 func (s STag) String() string { return ddp.STag(s).String() }
 
-// MarshalText gives what String gives.
+// MarshalText returns what String returns.
 func (s STag) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
 
 // UnmarshalText reads what MarshalText writes.
@@ -77,7 +77,7 @@ func (s *STag) UnmarshalText(b []byte) error {
 // Event is something that a [Reader] found: a pointer to one of the structs of
 // this package that embed [Head]. It is the caller's to keep.
 type Event interface {
-	// Header gives what all events have.
+	// Header returns what all events have.
 	Header() *Head
 	sealed()
 }
@@ -110,7 +110,7 @@ type Head struct {
 	From Side `json:"from,omitempty"`
 }
 
-// Header gives h itself.
+// Header returns h itself.
 func (h *Head) Header() *Head { return h }
 func (h *Head) sealed()       {}
 

@@ -203,7 +203,7 @@ func (m *mpaHalf) search(h *half, last, anywhere bool, trials int) (place, bool)
 	return place{}, false
 }
 
-// ends gives the offsets at which segments begin, from one on.
+// ends returns the offsets at which segments begin, from one on.
 func (h *half) ends(off int64) []span {
 	for i := range h.spans {
 		if h.spans[i].off == off {

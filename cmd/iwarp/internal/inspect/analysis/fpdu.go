@@ -47,7 +47,7 @@ const (
 	crcTextUnknown = "unknown"
 )
 
-// at gives where an octet stands in the FPDU; i counts from ULPDU_Length and
+// at returns where an octet stands in the FPDU; i counts from ULPDU_Length and
 // without Markers.
 func (f *frameRef) at(i int) int {
 	x := f.start + i
@@ -156,7 +156,7 @@ func wanted(b []byte, pos uint64) int {
 	return n + (n/(markerStep-markerLen)+4)*markerLen + 16
 }
 
-// standardMarkers gives where the Markers of an FPDU of n octets at pos stand.
+// standardMarkers returns where the Markers of an FPDU of n octets at pos stand.
 func (r *Reader) standardMarkers(pos uint64, n int) []int {
 	r.markers = r.markers[:0]
 	for at := int(-pos % markerStep); at < n; at += markerStep {

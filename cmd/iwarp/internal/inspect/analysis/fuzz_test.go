@@ -174,7 +174,7 @@ func boolBytes(b []bool) []byte {
 	return out
 }
 
-// FuzzAnalyse gives both directions any octets, with a startup or without.
+// FuzzAnalyse feeds both directions any octets, with a startup or without.
 func FuzzAnalyse(f *testing.F) {
 	fr := new(iwarptest.Framer)
 	a := bytes.Join([][]byte{fr.Frame(iwarptest.Send(1, []byte("hi"))), fr.Frame(iwarptest.ReadRequest(1, 2, 3, 4, 5, 6)), fr.Frame(iwarptest.FetchAdd(2, 1, 2, 8, 1, 0))}, nil)

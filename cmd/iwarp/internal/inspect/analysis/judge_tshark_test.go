@@ -48,7 +48,7 @@ type field struct {
 	Fields  []field `xml:",any"`
 }
 
-// find gives the first field of that name in the tree.
+// find returns the first field of that name in the tree.
 func (f *field) find(name string) *field {
 	if f.Name == name {
 		return f
@@ -61,7 +61,7 @@ func (f *field) find(name string) *field {
 	return nil
 }
 
-// number gives the value of the first of the fields that is there, or -1.
+// number returns the value of the first of the fields that is there, or -1.
 func (f *field) number(names ...string) int {
 	for _, name := range names {
 		if g := f.find(name); g != nil {
@@ -189,7 +189,7 @@ func (s *sight) crc(fpdu *field, number int) {
 	}
 }
 
-// pdmlSegment gives the segment of a ULPDU of so many octets.
+// pdmlSegment returns the segment of a ULPDU of so many octets.
 func pdmlSegment(p *field, ulpdu int) message {
 	header := 18
 	if p.number("iwarp_ddp.tagged_flag") == 1 {

@@ -53,7 +53,7 @@ func bucket(d time.Duration) int {
 	return (e+1)*subBuckets + int(v>>e) - subBuckets
 }
 
-// middle gives a value in the bucket.
+// middle returns a value in the bucket.
 func middle(b int) time.Duration {
 	if b < subBuckets {
 		return time.Duration(b)
@@ -73,7 +73,7 @@ func (l *recorder) summary() Latency {
 	return out
 }
 
-// percentile gives the least value that p per cent do not exceed.
+// percentile returns the least value that p per cent do not exceed.
 func (l *recorder) percentile(p uint64) time.Duration {
 	rank := (l.n*p + 99) / 100 // from 1
 	if l.buckets == nil {

@@ -23,7 +23,7 @@ const (
 	etherIPv6 = 0x86dd
 )
 
-// network gives the IP packet in a frame, nil if there is none.
+// network returns the IP packet in a frame, nil if there is none.
 func network(link capture.LinkType, b []byte) []byte {
 	switch link {
 	case capture.LinkEthernet:

@@ -123,7 +123,7 @@ func Open(r io.Reader, o *ReaderOptions) (*Reader, error) {
 	return rd, nil
 }
 
-// Next gives the next event. At the end of the capture it gives [io.EOF], and
+// Next returns the next event. At the end of the capture it returns [io.EOF], and
 // where the capture is cut or corrupt a *[capture.FileError], in both cases after all
 // events of what could be read, a [Closed] for each connection among them. The
 // error is given again by later calls.
@@ -150,7 +150,7 @@ func (r *Reader) Next() (Event, error) {
 	return e, nil
 }
 
-// Stats gives the counts so far.
+// Stats returns the counts so far.
 func (r *Reader) Stats() Stats { return r.stats }
 
 // Info describes the file as far as it was read.
@@ -189,7 +189,7 @@ func (r *Reader) frame() {
 	}
 }
 
-// lookup gives the connection of a segment, nil if it is not worth one.
+// lookup returns the connection of a segment, nil if it is not worth one.
 func (r *Reader) lookup(k connKey, s *tcpSegment) *tcpConn {
 	c := r.recent
 	if c == nil || c.key != k {

@@ -14,7 +14,7 @@ import (
 
 func ownOut() *pcapOut { return newPcapOut(binary.LittleEndian, true, 1) }
 
-// sends gives n FPDUs with Sends of size octets.
+// sends returns n FPDUs with Sends of size octets.
 func sends(f *iwarptest.Framer, msn uint32, n, size int) (out [][]byte) {
 	for i := range n {
 		p := bytes.Repeat([]byte{byte(i) + 1}, size)

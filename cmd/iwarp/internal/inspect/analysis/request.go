@@ -85,7 +85,7 @@ func (d *ddpHalf) answered(at int) {
 	d.requests = slices.Delete(d.requests, at, at+1)
 }
 
-// before gives the requests that came before a response: those that follow it in
+// before returns the requests that came before a response: those that follow it in
 // the file may be known already if the response had to wait for earlier octets.
 func (d *ddpHalf) before(f *frameRef) []request {
 	n := len(d.requests)

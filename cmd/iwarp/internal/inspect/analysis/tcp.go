@@ -146,7 +146,7 @@ type half struct {
 	m      mpaHalf
 }
 
-// rel gives the offset of a sequence number, the one nearest to next.
+// rel returns the offset of a sequence number, the one nearest to next.
 func (h *half) rel(seq uint32) int64 {
 	return h.next + int64(int32(seq-h.base-uint32(h.next)))
 }
@@ -154,7 +154,7 @@ func (h *half) rel(seq uint32) int64 {
 // pending is what was not analysed yet.
 func (h *half) pending() []byte { return h.buf[h.cons-h.bufOff:] }
 
-// spanAt gives the segment that holds an octet.
+// spanAt returns the segment that holds an octet.
 func (h *half) spanAt(off int64) span {
 	i := sort.Search(len(h.spans), func(i int) bool { return h.spans[i].off > off })
 	if i == 0 {
@@ -166,7 +166,7 @@ func (h *half) spanAt(off int64) span {
 	return h.spans[i-1]
 }
 
-// spansOf gives the first segment of a range, the one with the highest frame
+// spansOf returns the first segment of a range, the one with the highest frame
 // number, and whether the range begins a segment.
 func (h *half) spansOf(from, to int64) (first, latest span, aligned bool) {
 	i := max(sort.Search(len(h.spans), func(i int) bool { return h.spans[i].off > from })-1, 0)

@@ -11,7 +11,7 @@ import (
 	"github.com/go-iwarp/iwarp/iwarptest"
 )
 
-// changed gives b with octet i set, and its CRC made right again if it is an FPDU.
+// changed returns b with octet i set, and its CRC made right again if it is an FPDU.
 func changed(b []byte, i int, v byte) []byte {
 	b = bytes.Clone(b)
 	b[i] = v

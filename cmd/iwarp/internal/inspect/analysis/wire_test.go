@@ -82,7 +82,7 @@ func onEthernet(ip []byte) []byte {
 	return append(append(make([]byte, 12, 14+len(ip)), kind...), ip...)
 }
 
-// packet gives the IP packet of a segment at seq.
+// packet returns the IP packet of a segment at seq.
 func (k *talk) packet(dir int, seq uint32, flags byte, payload []byte) []byte {
 	t := binary.BigEndian.AppendUint16(nil, k.port[dir])
 	t = binary.BigEndian.AppendUint16(t, k.port[1-dir])

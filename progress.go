@@ -6,7 +6,7 @@ package iwarp
 type Progress uint8
 
 const (
-	// ProgressAdaptive, the default, spins where that is likely to pay, and parks
+	// ProgressAdaptive is the default. It spins where that is likely to pay, and parks
 	// otherwise. On a connection whose peer has been answering within a few tens of
 	// microseconds, the goroutine that waits (in CQ.Wait, Recv, a blocking Read or
 	// atomic) reads the socket by itself for up to 50 microseconds before it parks, and

@@ -65,6 +65,7 @@ func (c *counter) Completed(comp *rdmap.Completion) {
 		c.done++
 	}
 }
+
 func (c *counter) Delivered(*rdmap.Delivery) *protocol.Error {
 	c.delivered++
 	return nil

@@ -156,7 +156,7 @@ func TestBenchServeHostileRequests(t *testing.T) {
 		"an operation that is none":         {spec('I', "swim\x1b[2J", 64, 4, 1, "")},
 		"no size":                           {spec('I', "send", 0, 4, 1, "")},
 		"a negative size":                   {spec('I', "send", -1, 4, 1, "")},
-		"a size too large":                  {spec('I', "send", 1<<40, 4, 1, "")},
+		"a size too large":                  {spec('I', "send", math.MaxInt32, 4, 1, "")},
 		"a negative depth":                  {spec('I', "send", 64, -4, 1, "")},
 		"a depth too large":                 {spec('I', "send", 64, 1<<30, 1, "")},
 		"no connection":                     {spec('T', "send", 64, 4, 0, "")},

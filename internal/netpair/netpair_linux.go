@@ -118,7 +118,7 @@ func steer(dev string) error {
 
 // processorMask is the mask of one processor as /sys has it: words of 32 bits, the highest first.
 func processorMask(n int) string {
-	return fmt.Sprintf("%x", 1<<(n%32)) + strings.Repeat(",00000000", n/32)
+	return fmt.Sprintf("%x", uint32(1)<<(n%32)) + strings.Repeat(",00000000", n/32)
 }
 
 // Retransmissions returns how many TCP segments the two hosts have sent again since the pair was made, because they

@@ -109,11 +109,12 @@ type manyHeaders struct {
 	count int
 }
 
-// mmsghdr is struct mmsghdr.
+// mmsghdr is struct mmsghdr. The alignment of hdr pads it on 64-bit machines, as in C; a
+// field for that would have no octets on 32-bit ones, and Go makes room behind such a
+// field where it is the last.
 type mmsghdr struct {
 	hdr unix.Msghdr
 	n   uint32
-	_   [unsafe.Sizeof(uintptr(0)) - 4]byte
 }
 
 var manyPool = sync.Pool{New: func() any { return new(manyHeaders) }}

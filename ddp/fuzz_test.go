@@ -65,7 +65,7 @@ func (f *fuzzed) arm(in *tape) {
 	delete(f.m.regions, f.k.STag())
 	sg := [][]byte{f.arena.take(in.below(10)), f.arena.take(in.below(10))}
 	stag := f.k.Arm(sg)
-	f.m.regions[stag] = &modelRegion{at: f.arena.octets(sg...)}
+	f.m.regions[stag] = &modelRegion{at: f.arena.octets(sg...), came: map[uint64]bool{}}
 	f.m.sync(f.arena)
 	f.up.sinks[stag] = f.k
 	f.stags = append(f.stags, stag)

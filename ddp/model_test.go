@@ -31,7 +31,8 @@ type model struct {
 type modelRegion struct {
 	at   []int // image offset of each octet
 	base uint64
-	code protocol.Code // why every access is refused, 0 if it is not
+	code protocol.Code   // why every access is refused, 0 if it is not
+	came map[uint64]bool // offsets of a sink that have come, each once; nil for a region
 }
 
 type modelQueue struct {
@@ -139,6 +140,16 @@ func (m *model) place(h ddp.Header, payload []byte, due bool) protocol.Code {
 			return protocol.DDPTaggedBounds
 		}
 		at, off = r.at, h.TO-r.base
+		if r.came != nil {
+			for i := range uint64(len(payload)) {
+				if r.came[off+i] {
+					return protocol.DDPTaggedBounds
+				}
+			}
+			for i := range uint64(len(payload)) {
+				r.came[off+i] = true
+			}
+		}
 	default:
 		q := m.queues[h.QN]
 		if q == nil {

@@ -95,24 +95,11 @@ func (c *checker) peers(ctx context.Context) error {
 				continue
 			}
 			ours := c.rate(append(append([]string{fmt.Sprintf("--size=%d", size)}, p.args...), p.at.args()...)...)
-			ratios, our, their, err := c.versus(ctx, min(c.samples, peerRounds), ours, func(ctx context.Context) (float64, error) {
-				return p.run(ctx, c, p.at, size)
-			})
-			if ctx.Err() != nil {
-				return ctx.Err()
+			theirs := func(ctx context.Context) (float64, error) { return p.run(ctx, c, p.at, size) }
+			t := ratioTable{what: "times its rate", rounds: min(c.samples, peerRounds), begun: &begun}
+			if err := c.ratioRow(ctx, &t, name, ours, theirs, p.want[size]); err != nil {
+				return err
 			}
-			if err != nil {
-				c.fail(name, err)
-				begun = false
-				continue
-			}
-			if !begun {
-				c.table("what", "times its rate", "min..max of the rounds", "GB/s of the two", "gate", "aim", "")
-				begun = true
-			}
-			want := p.want[size]
-			c.cells(name, fmt.Sprintf("%.3g", median(ratios)), spread(ratios), fmt.Sprintf("%.2f, %.2f", our, their),
-				number(want.gate), number(want.aim), c.judge(name, median(ratios), ratios, want))
 		}
 	}
 	return nil

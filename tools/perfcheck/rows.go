@@ -179,6 +179,35 @@ var pairList = func() (list []pair) {
 	return list
 }()
 
+// ratioTable is a table of what two things, measured in turn, reach of each other.
+type ratioTable struct {
+	what   string // the ratio is
+	rounds int
+	begun  *bool // its head has been printed
+}
+
+// ratioRow measures ours and theirs in turn and prints their row. The error is ctx's.
+func (c *checker) ratioRow(
+	ctx context.Context, t *ratioTable, name string, ours, theirs func(context.Context) (float64, error), want mark,
+) error {
+	ratios, our, their, err := c.versus(ctx, t.rounds, ours, theirs)
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	if err != nil {
+		c.fail(name, err)
+		*t.begun = false
+		return nil
+	}
+	if !*t.begun {
+		c.table("what", t.what, "min..max of the rounds", "GB/s of the two", "gate", "aim", "")
+		*t.begun = true
+	}
+	c.cells(name, fmt.Sprintf("%.3g", median(ratios)), spread(ratios), fmt.Sprintf("%.3g, %.3g", our, their),
+		number(want.gate), number(want.aim), c.judge(name, median(ratios), ratios, want))
+	return nil
+}
+
 // networkRows is what is measured on a network but for the ladder and latency.
 func (c *checker) networkRows(ctx context.Context) error {
 	if err := c.measureAll(ctx, networkRowList); err != nil {
@@ -203,21 +232,10 @@ func (c *checker) networkRows(ctx context.Context) error {
 		line := func(at *place, own string) func(context.Context) (float64, error) {
 			return c.rate(append(strings.Fields(p.args+" "+own), at.args()...)...)
 		}
-		ratios, ours, theirs, err := c.versus(ctx, c.samples, line(p.at, p.ours), line(other, p.theirs))
-		if ctx.Err() != nil {
-			return ctx.Err()
+		t := ratioTable{what: "ratio", rounds: c.samples, begun: &begun}
+		if err := c.ratioRow(ctx, &t, name, line(p.at, p.ours), line(other, p.theirs), p.want); err != nil {
+			return err
 		}
-		if err != nil {
-			c.fail(name, err)
-			begun = false
-			continue
-		}
-		if !begun {
-			c.table("what", "ratio", "min..max of the rounds", "GB/s of the two", "gate", "aim", "")
-			begun = true
-		}
-		c.cells(name, fmt.Sprintf("%.3g", median(ratios)), spread(ratios), fmt.Sprintf("%.3g, %.3g", ours, theirs),
-			number(p.want.gate), number(p.want.aim), c.judge(name, median(ratios), ratios, p.want))
 	}
 	return nil
 }

@@ -31,16 +31,37 @@ budget() {
 # files PATTERN...: the project's files, committed or not, that match.
 files() { git ls-files --cached --others --exclude-standard --deduplicate -- "$@"; }
 
-# each_module COMMAND...: run it in the folder of each go.mod, all of them even
+# The modules with heavy dependencies or a C part. The stage modules tests them,
+# once, so that the matrix of the others stays short.
+apart='sctp netstack verbs metrics'
+
+# modules: the folders of all go.mod files, those apart last.
+modules() {
+  local all mod
+  all=$(files go.mod '*/go.mod' | xargs -n1 dirname | sort)
+  for mod in $all; do is_apart "$mod" || echo "$mod"; done
+  for mod in $all; do ! is_apart "$mod" || echo "$mod"; done
+}
+
+is_apart() { [[ " $apart " == *" ${1%%/*} "* ]]; }
+
+# in_modules "MODULE..." COMMAND...: run it in each of the folders, all of them even
 # when one fails.
-each_module() {
-  local mod bad=0
-  for mod in $(files go.mod '*/go.mod' | xargs -n1 dirname | sort); do
+in_modules() {
+  local mods=$1 mod bad=0
+  shift
+  for mod in $mods; do
     [ "$mod" = . ] || echo "# in $mod:"
     (cd "$mod" && "$@") || bad=1
   done
   return "$bad"
 }
+
+# all_modules, each_module, each_apart COMMAND...: run it in the folder of each
+# go.mod; without those apart; in those apart only.
+all_modules() { in_modules "$(modules)" "$@"; }
+each_module() { in_modules "$(for mod in $(modules); do is_apart "$mod" || echo "$mod"; done)" "$@"; }
+each_apart() { in_modules "$(for mod in $(modules); do ! is_apart "$mod" || echo "$mod"; done)" "$@"; }
 
 # tool NAME ARGUMENT...: run a tool of .ci/tools, installed at its first use.
 tool() {

@@ -308,39 +308,17 @@ func (c *control) ask(ctx context.Context, m benchMsg) (benchMsg, error) {
 	return reply, nil
 }
 
-// congestions are the congestion controls to use, best first. The usual default of
-// a server, bbr, paces loopback by timers.
-var congestions = []string{"cubic", "reno"}
-
 // knownCongestion reports whether the other end may ask for a congestion control:
 // where a name is not known, Linux looks for a module of the kernel that has it.
 func knownCongestion(name string) bool {
-	return name == "bbr" || slices.Contains(congestions, name)
+	return slices.Contains([]string{"bbr", "cubic", "reno"}, name)
 }
 
-// setCongestion sets want, or the best that may be set if want is "", and gives
-// what the socket has then; "" where nobody can tell.
+// setCongestion sets want, or one that does not pace if want is "", and returns what
+// the socket has then: "" where nobody can tell.
 func setCongestion(nc net.Conn, want string) string {
-	tc, ok := nc.(*net.TCPConn)
-	if !ok {
-		return ""
+	if want == "" {
+		return tcpsock.SetUnpaced(nc)
 	}
-	rc, err := tc.SyscallConn()
-	if err != nil {
-		return ""
-	}
-	list := congestions
-	if want != "" {
-		list = []string{want}
-	}
-	for _, name := range list {
-		if tcpsock.SetCongestion(rc, name) == nil {
-			break
-		}
-	}
-	name, err := tcpsock.Congestion(rc)
-	if err != nil {
-		return ""
-	}
-	return name
+	return tcpsock.SetNamed(nc, want)
 }

@@ -112,8 +112,8 @@ func TestAssignCode(t *testing.T) {
 	if got, want := rules[0].makers(), "[`F`](../f.go), [`low.G`](../low/g.go)"; got != want {
 		t.Errorf("code is %q, want %q", got, want)
 	}
-	if table := string(render(rules)); !strings.Contains(table, "| `TestA` | `broken` |") {
-		t.Errorf("the table:\n%s", table)
+	if text := string(render(rules)); !strings.Contains(text, "  - tests: `TestA`\n  - mutants: `broken`\n") {
+		t.Errorf("the document:\n%s", text)
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/go-iwarp/iwarp/tools/internal/claims"
+	"github.com/go-iwarp/iwarp/tools/internal/fill"
 )
 
 // A rule is a line of the catalogue.
@@ -100,10 +101,11 @@ func assign(rules catalogue, found []claims.Claim, places []place, mutants map[s
 	return complaints
 }
 
-// render makes the Markdown table, by RFC in the order of the catalogue.
+// render makes the document: by RFC and section, in the order of the catalogue.
 func render(rules catalogue) []byte {
 	var b bytes.Buffer
-	b.WriteString("# Conformance\n\nMade by `go run ./tools/conformance` from [requirements.tsv](requirements.tsv), the code and the tests; do not edit.\n\n")
+	b.WriteString("# Conformance\n\n" + fill.Text("", "", "Made by `go run ./tools/conformance` from "+
+		"[requirements.tsv](requirements.tsv), the code and the tests; do not edit.") + "\n")
 	b.WriteString("| layer | shown | of these with code | not applicable | open |\n| --- | --- | --- | --- | --- |\n")
 	counts := make(map[string]map[string]int)
 	for _, r := range rules {
@@ -119,16 +121,45 @@ func render(rules catalogue) []byte {
 		c := counts[layer]
 		fmt.Fprintf(&b, "| %s | %d | %d | %d | %d |\n", layer, c["shown"], c["code"], c["not applicable"], c["open"])
 	}
-	rfc := ""
+	rfc, section := "", ""
 	for _, r := range rules {
 		if r.rfc != rfc {
-			rfc = r.rfc
-			fmt.Fprintf(&b, "\n## RFC %s\n\n| id | section | rule | level | layer | state | code | test | mutant |\n| --- | --- | --- | --- | --- | --- | --- | --- | --- |\n", rfc)
+			rfc, section = r.rfc, ""
+			fmt.Fprintf(&b, "\n## RFC %s\n", rfc)
 		}
-		fmt.Fprintf(&b, "| %s | [%s](https://www.rfc-editor.org/rfc/rfc%s#%s) | %s | %s | %s | %s | %s | %s | %s |\n",
-			r.id, r.section, r.rfc, anchor(r.section), escape(r.text), r.level, r.layer, r.state(), r.makers(), r.evidence(), few(r.mutants))
+		if r.section != section {
+			section = r.section
+			fmt.Fprintf(&b, "\n### [RFC %s, %s](https://www.rfc-editor.org/rfc/rfc%s#%s)\n\n", rfc, title(section), rfc, anchor(section))
+		}
+		r.render(&b)
 	}
 	return b.Bytes()
+}
+
+// render makes the rule's item: its text, and what stands behind it.
+func (r *rule) render(b *bytes.Buffer) {
+	b.WriteString(fill.Text("- ", "  ", fmt.Sprintf("**%s** (%s, %s): %s", r.id, r.level, r.layer, r.text)))
+	for _, line := range []struct{ what, list string }{
+		{what: "code", list: r.makers()},
+		{what: "tests", list: few(slices.Sorted(slices.Values(r.tests)))},
+		{what: "mutants", list: few(r.mutants)},
+		{what: "not applicable", list: r.reason},
+	} {
+		if line.list != "" {
+			b.WriteString(fill.Text("  - ", "    ", line.what+": "+line.list))
+		}
+	}
+	if r.state() == "open" {
+		b.WriteString("  - open\n")
+	}
+}
+
+// title is how a heading names a section.
+func title(section string) string {
+	if section != "" && section[0] >= 'A' && section[0] <= 'Z' {
+		return "appendix " + section
+	}
+	return "section " + section
 }
 
 // anchor is the fragment that the RFC editor's pages have for a section.
@@ -149,13 +180,6 @@ func (r *rule) makers() string {
 	return strings.Join(links, ", ")
 }
 
-func (r *rule) evidence() string {
-	if len(r.tests) == 0 {
-		return escape(r.reason)
-	}
-	return few(slices.Sorted(slices.Values(r.tests)))
-}
-
 // few names some of many.
 func few(names []string) string {
 	const most = 4
@@ -168,5 +192,3 @@ func few(names []string) string {
 	}
 	return "`" + strings.Join(names, "`, `") + "`" + more
 }
-
-func escape(s string) string { return strings.ReplaceAll(s, "|", `\|`) }

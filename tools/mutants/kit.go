@@ -119,7 +119,7 @@ func runKit(ctx context.Context, o *options, mutants []*mutant) (open int, err e
 	took := time.Since(start).Round(time.Second)
 	fmt.Printf("%d mutants, %d cases, %d of which none makes fail, in %v\n", len(mutants), len(p.cases), open, took)
 	if o.report != "" {
-		return open, writeKitReport(o.report, mutants, p.cases, took)
+		return open, writeKitReport(o.report, mutants, p.cases, originOf(o.root, start))
 	}
 	return open, nil
 }

@@ -167,7 +167,7 @@ func run(ctx context.Context, o *options, mutants []*mutant) (bad int, err error
 	fmt.Printf("%d mutants, %d noticed, %d not, in %v\n", len(mutants), len(mutants)-bad, bad, took)
 	if o.report != "" {
 		slices.SortFunc(mutants, func(a, b *mutant) int { return a.index - b.index })
-		return bad, writeReport(o.report, mutants, took)
+		return bad, writeReport(o.report, mutants, originOf(o.root, start))
 	}
 	return bad, nil
 }

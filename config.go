@@ -13,20 +13,6 @@ import (
 	"github.com/go-iwarp/iwarp/protocol"
 )
 
-// RTR is a set of Ready To Receive indications (RFC 6581 section 9.2).
-type RTR = protocol.RTR
-
-// The kinds of RTR. RTRNone in Config.RTR stands for the empty set, since zero
-// there is the default.
-const (
-	RTRSend         = protocol.RTRSend
-	RTRWrite        = protocol.RTRWrite
-	RTRRead         = protocol.RTRRead
-	RTRNone     RTR = 0x80
-	defaultRTR      = RTRWrite | RTRRead
-	allRTRKinds     = RTRSend | RTRWrite | RTRRead
-)
-
 // Config configures a connection. Nil, and zero in a field, mean the documented
 // default. A Config may be used for many connections if QP is nil; it is copied
 // and not changed.
@@ -41,13 +27,9 @@ type Config struct {
 	QP     *QP
 
 	// PrivateData goes to the peer's ULP with the startup frame: at most 508
-	// octets, or 512 with Revision 1.
+	// octets, or 512 with MPA.Revision 1.
 	PrivateData []byte
 
-	// Revision of MPA: 2 (RFC 6581), the default, or 1 (RFC 5044). A responder with
-	// 2 answers either with its like; with 1 it closes a connection that asks for 2
-	// (RFC 6581 section 10). A dialing end that offers 2 falls back to 1 as Dial says.
-	Revision int
 	// VerifyReply, if not nil, is asked by Dial and Client about a Reply that accepts the
 	// connection, before anything is sent on it: st is what has been agreed, with the
 	// Private Data of the peer's ULP, and is the function's to keep. An error turns the
@@ -56,37 +38,15 @@ type Config struct {
 	// within StartupTimeout. A responder judges a Request between
 	// [Listener.AcceptRequest] and [ConnRequest.Accept] or Reject.
 	VerifyReply func(st ConnectionState) error
-	// RDMAC is what to do with a peer that speaks the RDMA Consortium's protocols
-	// (MPA revision 0, RFC 5044 Appendix C). Default: close the connection.
-	RDMAC mpa.RDMAC
-	// Markers asks the peer to insert Markers into what it sends. Whether this end
-	// inserts them is the peer's choice. Linux siw refuses a connection that asks.
-	Markers bool
-	// RTR is the set of RTR kinds that this end supports on a peer-to-peer
-	// connection. Default: write and read. RTRNone asks for a client-server
-	// connection, on which the responder must not send first.
-	RTR RTR
-	// RequirePeerToPeer makes startup fail if the peer cannot do peer-to-peer.
-	RequirePeerToPeer bool
 	// IRD and ORD are how many RDMA Reads and atomics this end serves and issues
 	// at once. What is agreed may be less. Default 32 each, but an ORD that the
 	// peer has not agreed to (revision 1) is 1 unless it is set here. [NoReads] means
 	// none at all, and [NotNegotiated] leaves the number to the ULPs.
 	IRD, ORD int
-	// RequireCRC makes startup fail rather than go without CRC, whatever the
-	// device's policy says. (Without a policy the CRC is always on.)
-	RequireCRC bool
-	// FPDUMax bounds the FPDUs that this end makes, in octets. Default 0: what fits
-	// a TCP segment, and at most 32 KiB where segments are larger, as on loopback:
-	// such an FPDU stays in the processor's first cache from its CRC to its place.
-	// (RFC 5044 section 4.5 asks for FPDUs that fill a segment. With
-	// [mpa.AlignSegments] or [mpa.AlignStrict] they do, however large it is.) A
-	// number above the segment size makes FPDUs larger than segments, which the
-	// peer may refuse, and which cannot be aligned.
-	FPDUMax int
-	// Align says how hard to work for FPDUs that start where TCP segments do, which
-	// spares a hardware peer work. Default: [mpa.AlignAuto], where it is free.
-	Align mpa.Align
+
+	// MPA configures MPA, the layer between this protocol and TCP. Over another LLP
+	// ([NewConn]) nothing of it applies.
+	MPA MPAConfig
 
 	// StartupTimeout bounds the whole startup exchange, beside the context.
 	// Default 10 s; negative: none.
@@ -96,15 +56,6 @@ type Config struct {
 	// Response that come, however slowly), and so long in all for what only the peer
 	// still wants: its own Reads, and its FIN. Default 5 s; negative: none.
 	CloseTimeout time.Duration
-
-	// NudgeAfter is for Linux siw as the responder, which may overlook the first octets
-	// after its Reply until more come. If this end dialed, has sent something, has had
-	// no answer at all for so long, and waits for one (a Read or an atomic is
-	// outstanding, a call of Recv waits, or the program's QP has receives posted), it
-	// sends an RDMA Write of no octets, once. That changes nothing at any peer
-	// (https://www.rfc-editor.org/rfc/rfc5041#section-5.2). Default 250 ms; negative:
-	// never.
-	NudgeAfter time.Duration
 
 	// RecvDepth and RecvSize are the receive buffers of a connection without a
 	// QP of the program's: so many messages of at most so many octets may arrive
@@ -126,7 +77,7 @@ type Config struct {
 	// for recording (package capture), counting or limiting what goes over the
 	// wire. It must not give nil, and a listener calls it from many goroutines. A
 	// wrapped TCP connection is not known as TCP any more: FPDUs are cut for
-	// what Ethernet's MTU leaves or by FPDUMax, and Linux's batched, aligned writes are lost.
+	// what Ethernet's MTU leaves or by MPA.FPDUMax, and Linux's batched, aligned writes are lost.
 	// LocalAddr and RemoteAddr should be passed on: a device's CRC policy goes by
 	// them.
 	Wrap func(net.Conn) net.Conn
@@ -176,18 +127,15 @@ func (c *Config) withDefaults() (*Config, error) {
 	if err := n.findDevice(); err != nil {
 		return nil, err
 	}
-	setDefault(&n.Revision, 2)
-	setDefault(&n.RTR, defaultRTR)
+	n.MPA.setDefaults()
 	n.ordSet = n.ordSet || n.ORD != 0
 	setDefault(&n.IRD, min(defaultDepth, n.Device.limits.MaxRead))
 	setDefault(&n.ORD, min(defaultDepth, n.Device.limits.MaxRead))
 	setDefault(&n.StartupTimeout, 10*time.Second)
 	setDefault(&n.CloseTimeout, 5*time.Second)
-	setDefault(&n.NudgeAfter, 250*time.Millisecond)
 	setDefault(&n.RecvDepth, min(defaultQueue, n.Device.limits.MaxWR))
 	setDefault(&n.RecvSize, defaultRecvSize)
 	setDefault(&n.SendDepth, min(defaultQueue, n.Device.limits.MaxWR))
-	n.RTR &= allRTRKinds
 	if n.Logger == nil {
 		n.Logger = n.Device.logger
 	}
@@ -230,20 +178,14 @@ func (c *Config) findDevice() error {
 
 func (c *Config) check() error {
 	maxPrivate := mpa.MaxPrivateData
-	if c.Revision == 2 {
+	if c.MPA.Revision == 2 {
 		maxPrivate -= protocol.EnhancedLen
 	}
 	if len(c.PrivateData) > maxPrivate {
-		return fmt.Errorf("iwarp: Config.PrivateData has %d octets: at most %d with revision %d (RFC 5044 section 7.1.1, RFC 6581 section 9)", len(c.PrivateData), maxPrivate, c.Revision)
-	}
-	if c.Revision != 1 && c.Revision != 2 {
-		return fmt.Errorf("iwarp: Config.Revision is %d: 1 (RFC 5044) or 2 (RFC 6581)", c.Revision)
+		return fmt.Errorf("iwarp: Config.PrivateData has %d octets: at most %d with revision %d (RFC 5044 section 7.1.1, RFC 6581 section 9)", len(c.PrivateData), maxPrivate, c.MPA.Revision)
 	}
 	if c.Progress > ProgressPolling {
 		return fmt.Errorf("iwarp: Config.Progress is %d: at most %d (ProgressPolling)", c.Progress, ProgressPolling)
-	}
-	if c.RequirePeerToPeer && (c.Revision != 2 || c.RTR == 0) {
-		return fmt.Errorf("iwarp: Config.RequirePeerToPeer needs revision 2 and a kind of RTR")
 	}
 	for _, f := range [...]struct {
 		name  string
@@ -260,13 +202,12 @@ func (c *Config) check() error {
 		{"Config.RecvDepth", c.RecvDepth, 1, c.Device.limits.MaxWR},
 		{"Config.SendDepth", c.SendDepth, 1, c.Device.limits.MaxWR},
 		{"Config.RecvSize", c.RecvSize, 1, 1 << 30},
-		{"Config.FPDUMax", c.FPDUMax, 0, maxFPDU},
 	} {
 		if err := f.check(); err != nil {
 			return err
 		}
 	}
-	return nil
+	return c.MPA.check()
 }
 
 // limit is the range of a field.
@@ -282,26 +223,10 @@ func (l limit) check() error {
 	return nil
 }
 
-// maxFPDU is the largest FPDU without Markers: 64768 octets of ULPDU, its length
-// field and CRC, padded.
-const maxFPDU = mpa.MaxULPDU + 8
-
-// maxSegment is the largest DDP segment to make over MPA, header included; 0 if any
-// that fits will do. See FPDUMax.
-func (c *Config) maxSegment() int {
-	if c.FPDUMax != 0 || c.Align == mpa.AlignSegments || c.Align == mpa.AlignStrict {
-		return 0
-	}
-	return mpa.MULPDU(defaultFPDUMax, false)
-}
-
-// defaultFPDUMax divides the receive buffer of package mpa.
-const defaultFPDUMax = 32 << 10
-
 // options returns the startup options for a connection between two addresses.
 func (c *Config) options(ctx context.Context, local, remote net.Addr) *mpa.Options {
 	o := &mpa.Options{
-		Revision: uint8(c.Revision), RDMAC: c.RDMAC, Markers: c.Markers, RTR: c.RTR,
+		Revision: uint8(c.MPA.Revision), RDMAC: c.MPA.RDMAC, Markers: c.MPA.Markers, RTR: c.MPA.RTR,
 		IRD: c.IRD, ORD: c.ORD, PrivateData: c.PrivateData,
 		NoCRC: c.mayOmitCRC(ctx, local, remote),
 	}
@@ -315,7 +240,7 @@ func (c *Config) options(ctx context.Context, local, remote net.Addr) *mpa.Optio
 func (c *Config) mayOmitCRC(ctx context.Context, local, remote net.Addr) bool {
 	p := c.Device.policy
 	// Rule: MPA-1.2-01, MPA-4.4-05
-	if c.RequireCRC || !p.names(addrOf(remote)) {
+	if c.MPA.RequireCRC || !p.names(addrOf(remote)) {
 		return false
 	}
 	if p.Covers == nil {

@@ -62,7 +62,7 @@ func newConn(cfg *Config, q lease, llp ddp.LLP, st ConnectionState, initiator bo
 		rc.RTR = st.RTR
 	}
 	if _, ok := llp.(*mpa.Conn); ok {
-		rc.MaxSegment = cfg.maxSegment()
+		rc.MaxSegment = cfg.MPA.maxSegment()
 	} else {
 		c.place = c.placeGuarded
 	}

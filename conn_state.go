@@ -106,7 +106,7 @@ func (c *Conn) Stats() Stats {
 	if m, ok := c.llp.(*mpa.Conn); ok {
 		s.MPA = m.Stats()
 		s.MULPDU = mpa.MULPDU(s.MPA.EMSS, c.agreed.SendMarkers)
-		if most := c.cfg.maxSegment(); most > 0 {
+		if most := c.cfg.MPA.maxSegment(); most > 0 {
 			s.MULPDU = min(s.MULPDU, most)
 		}
 	}

@@ -107,7 +107,7 @@ func TestSplits(t *testing.T) {
 		t.Run(fmt.Sprint(sizes), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				a, b := pipe(nil)
-				cfg := &iwarp.Config{Markers: sizes[0]%2 == 1}
+				cfg := &iwarp.Config{MPA: iwarp.MPAConfig{Markers: sizes[0]%2 == 1}}
 				ca, cb := startOn(t, iwarptest.Split(a, sizes...), iwarptest.Split(b, sizes...), cfg, cfg)
 				exercise(t, ca, cb)
 			})
@@ -145,15 +145,15 @@ func TestStartupMatrix(t *testing.T) {
 
 func startupMatrix(t *testing.T, rev, markers int, rtr iwarp.RTR) {
 	a, b := pipe(nil)
-	cc := &iwarp.Config{Revision: rev, Markers: markers&1 != 0, RTR: rtr, ORD: 4}
-	sc := &iwarp.Config{Markers: markers&2 != 0, RTR: iwarp.RTRWrite | iwarp.RTRRead | iwarp.RTRSend, ORD: 4}
+	cc := &iwarp.Config{MPA: iwarp.MPAConfig{Revision: rev, Markers: markers&1 != 0, RTR: rtr}, ORD: 4}
+	sc := &iwarp.Config{MPA: iwarp.MPAConfig{Markers: markers&2 != 0, RTR: iwarp.RTRWrite | iwarp.RTRRead | iwarp.RTRSend}, ORD: 4}
 	ca, cb := startOn(t, a, b, cc, sc)
 	sa, sb := ca.ConnectionState(), cb.ConnectionState()
 	p2p := rev == 2 && rtr != iwarp.RTRNone
 	if int(sa.Revision) != rev || sa.PeerToPeer != p2p || sb.PeerToPeer != p2p || !sa.Initiator || sb.Initiator {
 		t.Errorf("states %+v\n%+v", sa, sb)
 	}
-	if sa.RecvMarkers != cc.Markers || sb.SendMarkers != cc.Markers || sa.SendMarkers != sc.Markers || sb.RecvMarkers != sc.Markers {
+	if sa.RecvMarkers != cc.MPA.Markers || sb.SendMarkers != cc.MPA.Markers || sa.SendMarkers != sc.MPA.Markers || sb.RecvMarkers != sc.MPA.Markers {
 		t.Errorf("markers: %+v\n%+v", sa, sb)
 	}
 	if p2p && (sa.RTR != rtr || sb.RTR != rtr) {
@@ -193,7 +193,7 @@ func TestCRCPolicy(t *testing.T) {
 		})
 	}
 	t.Run("required", func(t *testing.T) {
-		a, b := tcpPair(t, &iwarp.Config{Device: off, RequireCRC: true}, &iwarp.Config{Device: off})
+		a, b := tcpPair(t, &iwarp.Config{Device: off, MPA: iwarp.MPAConfig{RequireCRC: true}}, &iwarp.Config{Device: off})
 		if !a.ConnectionState().CRC || !b.ConnectionState().CRC {
 			t.Error("RequireCRC did not turn the CRC on")
 		}
@@ -235,7 +235,7 @@ func TestDepths(t *testing.T) {
 	}
 	t.Run("revision 1", func(t *testing.T) {
 		for _, c := range []struct{ set, want int }{{0, 1}, {9, 9}} {
-			a, b := tcpPair(t, &iwarp.Config{Revision: 1, ORD: c.set}, nil)
+			a, b := tcpPair(t, &iwarp.Config{MPA: iwarp.MPAConfig{Revision: 1}, ORD: c.set}, nil)
 			if got := a.ConnectionState().ORD; got != c.want {
 				t.Errorf("ORD %d set: %d in force, want %d", c.set, got, c.want)
 			}
@@ -254,14 +254,14 @@ func TestPrivateData(t *testing.T) {
 			x, y := pipe(nil)
 			pd := pattern(c.n)
 			if c.bad {
-				_, err := iwarp.Client(t.Context(), x, &iwarp.Config{PrivateData: pd, Revision: c.rev})
+				_, err := iwarp.Client(t.Context(), x, &iwarp.Config{PrivateData: pd, MPA: iwarp.MPAConfig{Revision: c.rev}})
 				wantWords(t, err, "PrivateData", fmt.Sprint(c.n), "RFC 5044")
 				if _, err := y.Read(make([]byte, 1)); err != io.EOF {
 					t.Errorf("the conn below is not closed: %v", err)
 				}
 				return
 			}
-			a, b := startOn(t, x, y, &iwarp.Config{PrivateData: pd, Revision: c.rev}, &iwarp.Config{PrivateData: pd, Revision: c.rev})
+			a, b := startOn(t, x, y, &iwarp.Config{PrivateData: pd, MPA: iwarp.MPAConfig{Revision: c.rev}}, &iwarp.Config{PrivateData: pd, MPA: iwarp.MPAConfig{Revision: c.rev}})
 			if got := a.ConnectionState().PrivateData; !bytes.Equal(got, pd) {
 				t.Errorf("client got %d octets, want %d", len(got), c.n)
 			}
@@ -290,7 +290,7 @@ func TestConfigErrors(t *testing.T) {
 		cfg   iwarp.Config
 		words []string
 	}{
-		{iwarp.Config{Revision: 3}, []string{"Config.Revision", "3", "1 (RFC 5044) or 2 (RFC 6581)"}},
+		{iwarp.Config{MPA: iwarp.MPAConfig{Revision: 3}}, []string{"Config.MPA.Revision", "3", "1 (RFC 5044) or 2 (RFC 6581)"}},
 		{iwarp.Config{IRD: 2000}, []string{"Config.IRD", "2000", "1024"}},
 		{iwarp.Config{ORD: 2000}, []string{"Config.ORD", "2000", "1024"}},
 		{iwarp.Config{RecvDepth: -1}, []string{"Config.RecvDepth", "-1", "between 1 and"}},
@@ -298,9 +298,9 @@ func TestConfigErrors(t *testing.T) {
 		{iwarp.Config{RecvSize: -5}, []string{"Config.RecvSize", "-5"}},
 		{iwarp.Config{IRD: -2}, []string{"Config.IRD", "-2", "NoReads"}},
 		{iwarp.Config{ORD: -2}, []string{"Config.ORD", "-2", "NoReads"}},
-		{iwarp.Config{FPDUMax: 1 << 20}, []string{"Config.FPDUMax", "1048576"}},
-		{iwarp.Config{RequirePeerToPeer: true, RTR: iwarp.RTRNone}, []string{"RequirePeerToPeer", "RTR"}},
-		{iwarp.Config{RequirePeerToPeer: true, Revision: 1}, []string{"RequirePeerToPeer", "revision 2"}},
+		{iwarp.Config{MPA: iwarp.MPAConfig{FPDUMax: 1 << 20}}, []string{"Config.MPA.FPDUMax", "1048576"}},
+		{iwarp.Config{MPA: iwarp.MPAConfig{RequirePeerToPeer: true, RTR: iwarp.RTRNone}}, []string{"RequirePeerToPeer", "RTR"}},
+		{iwarp.Config{MPA: iwarp.MPAConfig{RequirePeerToPeer: true, Revision: 1}}, []string{"RequirePeerToPeer", "revision 2"}},
 	} {
 		_, err := iwarp.Listen("tcp", "127.0.0.1:0", &c.cfg)
 		wantWords(t, err, c.words...)
@@ -345,7 +345,7 @@ func TestConfigErrors(t *testing.T) {
 // A conn that is handed over is closed when its configuration is bad, as the
 // documentation says of every error but a rejection.
 func TestBadConfigClosesConn(t *testing.T) {
-	bad := &iwarp.Config{Revision: 9}
+	bad := &iwarp.Config{MPA: iwarp.MPAConfig{Revision: 9}}
 	for name, start := range map[string]func(net.Conn) error{
 		"Client":        func(c net.Conn) error { _, err := iwarp.Client(t.Context(), c, bad); return err },
 		"Server":        func(c net.Conn) error { _, err := iwarp.Server(t.Context(), c, bad); return err },
@@ -378,7 +378,7 @@ func TestFPDUMax(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for _, size := range []int{0, 132, 1000, 64776} {
 			x, y := pipe(nil)
-			a, b := startOn(t, x, y, &iwarp.Config{FPDUMax: size}, nil)
+			a, b := startOn(t, x, y, &iwarp.Config{MPA: iwarp.MPAConfig{FPDUMax: size}}, nil)
 			mr := must(b.NewMR(make([]byte, 1<<17), iwarp.RemoteWrite|iwarp.RemoteRead))(t)
 			data := pattern(1 << 17)
 			check(t, "Write", a.RDMAWrite(testContext(t), data, mr.Remote()))

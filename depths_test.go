@@ -15,7 +15,9 @@ import (
 // issues none.
 // Shows: RDMAP-6.1-02, RDMAP-6.1-05, MPA2-9.1-04
 func TestRTRReadRaisesOneDirection(t *testing.T) {
-	none := func() *iwarp.Config { return &iwarp.Config{RTR: iwarp.RTRRead, IRD: iwarp.NoReads, ORD: iwarp.NoReads} }
+	none := func() *iwarp.Config {
+		return &iwarp.Config{MPA: iwarp.MPAConfig{RTR: iwarp.RTRRead}, IRD: iwarp.NoReads, ORD: iwarp.NoReads}
+	}
 	t.Run("initiator", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			x, y := pipe(nil)

@@ -19,7 +19,7 @@ import (
 // If the peer closes TCP after a Request of revision 2 and before one octet of a
 // Reply, as responders without RFC 6581 do, Dial tries once more with revision 1
 // on a new TCP connection; never after a timeout or a rejection, by either end, and not with
-// RequirePeerToPeer.
+// Config.MPA.RequirePeerToPeer.
 //
 // Errors: *[RejectError] if the peer's ULP refuses, *[DeclinedError] if
 // Config.VerifyReply does, a *[ProtocolError] if startup fails, or the network's.
@@ -70,7 +70,7 @@ func (d *Dialer) Dial(ctx context.Context, network, address string) (*Conn, erro
 			cfg.Logger.Info("iwarp: no reply to MPA revision 2, trying revision 1", "remote", address, "error", err)
 		}
 		// Rule: MPA2-10-05
-		cfg.Revision = 1
+		cfg.MPA.Revision = 1
 	}
 }
 
@@ -82,7 +82,7 @@ func (d *Dialer) netDialer(cfg *Config) *net.Dialer {
 	if d.NetDialer != nil {
 		nd = *d.NetDialer
 	}
-	if cfg.Align == mpa.AlignOff {
+	if cfg.MPA.Align == mpa.AlignOff {
 		return &nd
 	}
 	control, controlContext := nd.Control, nd.ControlContext
@@ -104,7 +104,7 @@ func (d *Dialer) netDialer(cfg *Config) *net.Dialer {
 // answers a Request of RFC 6581.
 func (c *Config) mayFallBack(err error) bool {
 	code, _ := protocol.CodeOf(err)
-	return !leavesOpen(err) && code == protocol.MPAConnectionLost && c.Revision == 2 && !c.RequirePeerToPeer
+	return !leavesOpen(err) && code == protocol.MPAConnectionLost && c.MPA.Revision == 2 && !c.MPA.RequirePeerToPeer
 }
 
 // Client starts iWARP as the initiator on nc, which the caller has connected: TCP
@@ -195,10 +195,10 @@ func pickRTR(set RTR) RTR {
 // acceptable applies what the program insists on to what was agreed.
 func (c *Config) acceptable(p mpa.Params) error {
 	switch {
-	case c.RequireCRC && !p.CRC:
-		return &ProtocolError{Code: protocol.MPALocalCatastrophic, Section: "RFC 5044 section 4.4", Detail: "Config.RequireCRC is set, and neither end asked for CRCs"}
-	case c.RequirePeerToPeer && !p.PeerToPeer:
-		return &ProtocolError{Code: protocol.MPALocalCatastrophic, Section: "RFC 6581 section 9.2", Detail: "Config.RequirePeerToPeer is set, and the connection is client-server"}
+	case c.MPA.RequireCRC && !p.CRC:
+		return &ProtocolError{Code: protocol.MPALocalCatastrophic, Section: "RFC 5044 section 4.4", Detail: "Config.MPA.RequireCRC is set, and neither end asked for CRCs"}
+	case c.MPA.RequirePeerToPeer && !p.PeerToPeer:
+		return &ProtocolError{Code: protocol.MPALocalCatastrophic, Section: "RFC 6581 section 9.2", Detail: "Config.MPA.RequirePeerToPeer is set, and the connection is client-server"}
 	}
 	return nil
 }
@@ -215,8 +215,8 @@ func errStartupTimeout(c *Config) error {
 }
 
 func newMPAConn(cfg *Config, q lease, m *mpa.Conn) (*Conn, error) {
-	m.SetFPDUMax(cfg.FPDUMax)
-	m.SetAlign(cfg.Align)
+	m.SetFPDUMax(cfg.MPA.FPDUMax)
+	m.SetAlign(cfg.MPA.Align)
 	c, err := newConn(cfg, q, m, stateOf(m.Params(), cfg), m.Params().Initiator)
 	if err != nil {
 		return nil, err

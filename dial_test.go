@@ -98,8 +98,8 @@ func TestNoFallback(t *testing.T) {
 		tcp    int32
 	}{
 		{"both revisions refused", iwarp.Config{}, func(c net.Conn) { readRequest(c) }, protocol.MPAConnectionLost, 2},
-		{"revision 1 from the start", iwarp.Config{Revision: 1}, func(c net.Conn) { readRequest(c) }, protocol.MPAConnectionLost, 1},
-		{"peer-to-peer required", iwarp.Config{RequirePeerToPeer: true}, func(c net.Conn) { readRequest(c) }, protocol.MPAConnectionLost, 1},
+		{"revision 1 from the start", iwarp.Config{MPA: iwarp.MPAConfig{Revision: 1}}, func(c net.Conn) { readRequest(c) }, protocol.MPAConnectionLost, 1},
+		{"peer-to-peer required", iwarp.Config{MPA: iwarp.MPAConfig{RequirePeerToPeer: true}}, func(c net.Conn) { readRequest(c) }, protocol.MPAConnectionLost, 1},
 		{"timeout", iwarp.Config{StartupTimeout: 50 * time.Millisecond}, func(c net.Conn) { _, _ = io.Copy(io.Discard, c) }, protocol.MPAStartup, 1},
 		{"half a Reply", iwarp.Config{}, func(c net.Conn) { readRequest(c); _, _ = c.Write(iwarptest.Reply(0, 2, nil)[:19]) }, protocol.MPAStartup, 1},
 		{"rejected", iwarp.Config{}, func(c net.Conn) {
@@ -175,7 +175,7 @@ func TestPeerToPeerOnly(t *testing.T) {
 				_ = nc.Close()
 			}
 		})
-		c, err := iwarp.Dial(testContext(t), "tcp", ln.Addr().String(), &iwarp.Config{RTR: rtr})
+		c, err := iwarp.Dial(testContext(t), "tcp", ln.Addr().String(), &iwarp.Config{MPA: iwarp.MPAConfig{RTR: rtr}})
 		check(t, "Dial", err)
 		st := c.ConnectionState()
 		c.Abort()

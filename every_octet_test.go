@@ -40,7 +40,7 @@ func TestPeerEndsAtEveryOctet(t *testing.T) {
 func endAt(t *testing.T, at int, server, reset, markers bool) (all int) {
 	x, y := iwarptest.Pipe(nil)
 	defer y.Close()
-	cfg := &iwarp.Config{Markers: markers, RTR: iwarp.RTRNone}
+	cfg := &iwarp.Config{MPA: iwarp.MPAConfig{Markers: markers, RTR: iwarp.RTRNone}}
 	started := make(chan accepted, 1)
 	go func() {
 		start := iwarp.Client

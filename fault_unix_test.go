@@ -211,7 +211,7 @@ func TestSourceIsGone(t *testing.T) {
 		}{
 			{name: "tcp", kind: "tcp"},
 			{name: "Pipe", kind: "Pipe"},
-			{name: "markers", kind: "tcp", cfg: iwarp.Config{Markers: true}},
+			{name: "markers", kind: "tcp", cfg: iwarp.Config{MPA: iwarp.MPAConfig{Markers: true}}},
 			{name: "no CRC", kind: "tcp", noCRC: true},
 		} {
 			for _, size := range faultSizes {

@@ -36,7 +36,7 @@ func TestBufferChangedAfterPost(t *testing.T) {
 // Shows: MPA-3-03, MPA-4.5-04
 func TestFPDUsOfALargeWrite(t *testing.T) {
 	for _, limit := range []int{0, 536, 1460, 8960} {
-		v, p := clientOfPeer(t, &iwarp.Config{FPDUMax: limit})
+		v, p := clientOfPeer(t, &iwarp.Config{MPA: iwarp.MPAConfig{FPDUMax: limit}})
 		const size = 1 << 20
 		check(t, "PostSend", v.QP().PostSend(iwarp.SendWR{Op: iwarp.OpWrite, SG: [][]byte{pattern(size)}}))
 		if limit == 0 {
@@ -66,7 +66,7 @@ func TestFPDUsOnLoopback(t *testing.T) {
 	for _, tt := range []struct {
 		cfg  iwarp.Config
 		want int
-	}{{iwarp.Config{}, 32 << 10}, {iwarp.Config{FPDUMax: 64776}, 64776}, {iwarp.Config{Align: mpa.AlignSegments}, 64776}} {
+	}{{iwarp.Config{}, 32 << 10}, {iwarp.Config{MPA: iwarp.MPAConfig{FPDUMax: 64776}}, 64776}, {iwarp.Config{MPA: iwarp.MPAConfig{Align: mpa.AlignSegments}}, 64776}} {
 		client, server := tcpPair(t, &tt.cfg, nil)
 		mr := must(server.NewMR(make([]byte, 1<<20), iwarp.RemoteWrite))(t)
 		for range 4 { // TCP's segments grow with the first octets
@@ -77,11 +77,11 @@ func TestFPDUsOnLoopback(t *testing.T) {
 			t.Skipf("segments are of %d octets here", s.MPA.EMSS)
 		}
 		if s.MULPDU > tt.want-6 || s.MULPDU < tt.want-8 {
-			t.Errorf("FPDUMax %d, Align %d: MULPDU is %d", tt.cfg.FPDUMax, tt.cfg.Align, s.MULPDU)
+			t.Errorf("FPDUMax %d, Align %d: MULPDU is %d", tt.cfg.MPA.FPDUMax, tt.cfg.MPA.Align, s.MULPDU)
 		}
 		least := 3 * uint64(1<<20/tt.want) // three Writes of four, at least, are in the larger FPDUs
 		if most := 2 * 4 * uint64(1<<20/tt.want+1); s.MPA.FPDUsSent < least || s.MPA.FPDUsSent > most {
-			t.Errorf("FPDUMax %d, Align %d: %d FPDUs, want %d to %d", tt.cfg.FPDUMax, tt.cfg.Align, s.MPA.FPDUsSent, least, most)
+			t.Errorf("FPDUMax %d, Align %d: %d FPDUs, want %d to %d", tt.cfg.MPA.FPDUMax, tt.cfg.MPA.Align, s.MPA.FPDUsSent, least, most)
 		}
 	}
 }

@@ -196,7 +196,7 @@ func TestHeldIsGivenBack(t *testing.T) {
 func TestAllocsRecv(t *testing.T) {
 	for _, size := range []int{0, 10, 64, 65, 1000, 20000, 64 << 10} {
 		for _, fpdu := range []int{0, 1460} {
-			a, b := tcpPair(t, &iwarp.Config{FPDUMax: fpdu}, nil)
+			a, b := tcpPair(t, &iwarp.Config{MPA: iwarp.MPAConfig{FPDUMax: fpdu}}, nil)
 			ctx := context.Background()
 			data, buf := make([]byte, size), make([]byte, size)
 			allocs(t, fmt.Sprintf("%d octets, FPDUs of %d", size, fpdu), 0.2, func() {

@@ -282,7 +282,7 @@ func clientOn(t testing.TB, x, y net.Conn, cfg *iwarp.Config) (*iwarp.Conn, *iwa
 	if cfg == nil {
 		cfg = &iwarp.Config{}
 	}
-	cfg.RTR = iwarp.RTRNone
+	cfg.MPA.RTR = iwarp.RTRNone
 	ch := make(chan accepted, 1)
 	go func() {
 		c, err := iwarp.Client(testContext(t), x, cfg)

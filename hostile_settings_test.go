@@ -58,7 +58,7 @@ func (s setting) config(cfg *iwarp.Config) *iwarp.Config {
 	if cfg = cfg.Clone(); cfg == nil {
 		cfg = &iwarp.Config{}
 	}
-	cfg.Progress, cfg.Align = s.progress, s.align
+	cfg.Progress, cfg.MPA.Align = s.progress, s.align
 	return cfg
 }
 

@@ -202,7 +202,7 @@ func TestHostileMarker(t *testing.T) {
 		p := iwarptest.NewPeer(t, y)
 		got := make(chan accepted, 1)
 		go func() {
-			c, err := iwarp.Client(testContext(t), x, s.config(&iwarp.Config{Markers: true, RTR: iwarp.RTRNone}))
+			c, err := iwarp.Client(testContext(t), x, s.config(&iwarp.Config{MPA: iwarp.MPAConfig{Markers: true, RTR: iwarp.RTRNone}}))
 			got <- accepted{c, err}
 		}()
 		p.Respond("startup", iwarptest.Reply(iwarptest.FlagC|iwarptest.FlagS, 2, iwarptest.Enhanced(1, 1, nil)))

@@ -348,7 +348,7 @@ type ConnRequest struct {
 
 // Server starts iWARP as the responder on nc, which the caller has accepted: it
 // waits for the Request and accepts it, or rejects it if a limit of the device or
-// RequirePeerToPeer demands that. It blocks until then or until ctx ends.
+// Config.MPA.RequirePeerToPeer demands that. It blocks until then or until ctx ends.
 // nc is the connection's on success and closed on error.
 func Server(ctx context.Context, nc net.Conn, cfg *Config) (*Conn, error) {
 	r, err := ServerRequest(ctx, nc, cfg)
@@ -387,7 +387,7 @@ func ServerRequestFrom(ctx context.Context, nc net.Conn, buffered []byte, cfg *C
 func readRequest(ctx context.Context, nc net.Conn, buffered []byte, cfg *Config) (*ConnRequest, error) {
 	ctx, cancel := cfg.startupContext(ctx)
 	defer cancel()
-	in, err := mpa.ReadRequest(ctx, cfg.wrap(nc), &mpa.RequestOptions{Buffered: buffered, RDMAC: cfg.RDMAC, Unenhanced: cfg.Revision == 1})
+	in, err := mpa.ReadRequest(ctx, cfg.wrap(nc), &mpa.RequestOptions{Buffered: buffered, RDMAC: cfg.MPA.RDMAC, Unenhanced: cfg.MPA.Revision == 1})
 	if err != nil {
 		return nil, err
 	}
@@ -410,7 +410,7 @@ func (r *ConnRequest) Request() *mpa.Startup { return r.in.Request() }
 // listener's. Nothing is sent to the peer before its first message has come
 // (RFC 5044 section 7.1.2), but work can be posted. A request is answered once:
 // of several calls all but one fail. An error of cfg, or a limit of the device, leaves
-// it unanswered. A Request that does not fit RequirePeerToPeer is rejected, and TCP
+// it unanswered. A Request that does not fit Config.MPA.RequirePeerToPeer is rejected, and TCP
 // closed: the peer gets a *[RejectError].
 func (r *ConnRequest) Accept(ctx context.Context, cfg *Config) (*Conn, error) {
 	if err := r.made(); err != nil {

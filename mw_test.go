@@ -220,7 +220,7 @@ func heldQP(t *testing.T, depth int) (qp *iwarp.QP, open func()) {
 	t.Helper()
 	qp = newQP(t, newDevice(t, nil), &iwarp.QPConfig{SendDepth: depth})
 	check(t, "PostRecv", qp.PostRecv(iwarp.RecvWR{}))
-	client, _ := tcpPair(t, &iwarp.Config{RTR: iwarp.RTRNone}, &iwarp.Config{QP: qp})
+	client, _ := tcpPair(t, &iwarp.Config{MPA: iwarp.MPAConfig{RTR: iwarp.RTRNone}}, &iwarp.Config{QP: qp})
 	return qp, func() { check(t, "Send", client.Send(testContext(t), nil)) }
 }
 

@@ -75,7 +75,7 @@ func TestStartupNames(t *testing.T) {
 					if c.server {
 						_, err = iwarp.Server(t.Context(), x, nil)
 					} else {
-						_, err = iwarp.Client(t.Context(), x, &iwarp.Config{Revision: 1})
+						_, err = iwarp.Client(t.Context(), x, &iwarp.Config{MPA: iwarp.MPAConfig{Revision: 1}})
 					}
 					got <- err
 				}()

@@ -14,7 +14,7 @@ import (
 // What comes in between lies in its socket until more comes: the RTR, a Send, a Read
 // Request. If the initiator sends nothing more because it waits for the answer, both
 // wait for ever. So an initiator that has sent something, has had nothing back and
-// waits sends a zero-length RDMA Write after Config.NudgeAfter, once.
+// waits sends a zero-length RDMA Write after Config.MPA.NudgeAfter, once.
 //
 // Once the peer has said something it costs an atomic load. It has no goroutine, and
 // a connection that is idle has no timer.
@@ -35,7 +35,7 @@ const (
 // newNudger returns nil where no nudge is due, ever.
 func newNudger(c *Conn) *nudger {
 	m, ok := c.llp.(*mpa.Conn)
-	if !ok || !c.agreed.Initiator || c.cfg.NudgeAfter < 0 {
+	if !ok || !c.agreed.Initiator || c.cfg.MPA.NudgeAfter < 0 {
 		return nil
 	}
 	return &nudger{c: c, m: m}
@@ -48,7 +48,7 @@ func (n *nudger) active() bool { return n != nil && n.state.Load() != nudgeOver 
 // posted something, or begins to wait.
 func (n *nudger) look() {
 	if n != nil && n.state.Load() == nudgeIdle && n.state.CompareAndSwap(nudgeIdle, nudgeArmed) {
-		time.AfterFunc(n.c.cfg.NudgeAfter, n.due)
+		time.AfterFunc(n.c.cfg.MPA.NudgeAfter, n.due)
 	}
 }
 
@@ -64,13 +64,13 @@ func (n *nudger) due() {
 		n.state.Store(nudgeOver) // what came later has done it
 		return
 	case asked && st.FPDUsSent == 0:
-		time.AfterFunc(n.c.cfg.NudgeAfter, n.due) // on its way
+		time.AfterFunc(n.c.cfg.MPA.NudgeAfter, n.due) // on its way
 		return
 	}
 	n.first = st.FPDUsSent
 	if asked && (due || n.waits()) {
 		n.state.Store(nudgeOver)
-		n.c.events.log(slog.LevelDebug, "iwarp: no answer yet, sending an empty RDMA Write", "remote", n.c.RemoteAddr(), "after", n.c.cfg.NudgeAfter)
+		n.c.events.log(slog.LevelDebug, "iwarp: no answer yet, sending an empty RDMA Write", "remote", n.c.RemoteAddr(), "after", n.c.cfg.MPA.NudgeAfter)
 		n.c.stream.Nudge()
 		n.c.kick()
 		return

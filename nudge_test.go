@@ -17,7 +17,7 @@ func deafPeer(t *testing.T, rtr iwarp.RTR, cfg iwarp.Config) (*iwarp.Conn, *iwar
 	t.Helper()
 	x, y := pipe(nil)
 	p := iwarptest.NewPeer(t, y)
-	cfg.RTR = rtr
+	cfg.MPA.RTR = rtr
 	ird, ord := uint16(0x8000|8), uint16(8)
 	switch rtr {
 	case iwarp.RTRSend:
@@ -27,7 +27,7 @@ func deafPeer(t *testing.T, rtr iwarp.RTR, cfg iwarp.Config) (*iwarp.Conn, *iwar
 	case iwarp.RTRRead:
 		ord |= 0x4000
 	default:
-		cfg.RTR, ird = iwarp.RTRNone, 8
+		cfg.MPA.RTR, ird = iwarp.RTRNone, 8
 	}
 	got := make(chan accepted, 1)
 	go func() { c, err := iwarp.Client(t.Context(), x, &cfg); got <- accepted{c, err} }()
@@ -194,7 +194,7 @@ func TestNoNudge(t *testing.T) {
 		late(t, "nobody waits", frames(p))
 	})
 	synctest.Test(t, func(t *testing.T) {
-		c, p := deafPeer(t, iwarp.RTRWrite, iwarp.Config{NudgeAfter: -1})
+		c, p := deafPeer(t, iwarp.RTRWrite, iwarp.Config{MPA: iwarp.MPAConfig{NudgeAfter: -1}})
 		wait(c)
 		late(t, "switched off", frames(p))
 	})

@@ -40,7 +40,7 @@ func TestEveryCut(t *testing.T) {
 				}
 				_ = y.(*iwarptest.Conn).CloseWrite()
 			}()
-			c, err := iwarp.Client(testContext(t), x, &iwarp.Config{RTR: iwarp.RTRNone})
+			c, err := iwarp.Client(testContext(t), x, &iwarp.Config{MPA: iwarp.MPAConfig{RTR: iwarp.RTRNone}})
 			check(t, "Client", err)
 			if pd := c.ConnectionState().PrivateData; string(pd) != "pd" {
 				t.Fatalf("Private Data %q", pd)
@@ -188,7 +188,7 @@ func TestNewConn(t *testing.T) {
 	m := must(mpa.Initiate(ctx, x, &mpa.Options{IRD: 4, ORD: 4}))(t)
 	a := must(iwarp.NewConn(m, iwarp.ConnectionState{Initiator: true, IRD: 4, ORD: 4}, nil))(t)
 	exercise2(t, a, <-done)
-	if _, err := iwarp.NewConn(m, iwarp.ConnectionState{}, &iwarp.Config{Revision: 9}); err == nil {
+	if _, err := iwarp.NewConn(m, iwarp.ConnectionState{}, &iwarp.Config{MPA: iwarp.MPAConfig{Revision: 9}}); err == nil {
 		t.Error("a bad configuration was taken")
 	}
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/go-iwarp/iwarp/protocol"
 )
 
-// Config.Revision 1 is an end without RFC 6581. As responder it takes a Request of
+// Config.MPA.Revision 1 is an end without RFC 6581. As responder it takes a Request of
 // revision 2 as badly formed and closes TCP without an answer, in every way to be a
 // responder; a Request of revision 1 it takes.
 //
@@ -45,7 +45,7 @@ func TestRevision1Responder(t *testing.T) {
 					x, y := pipe(nil)
 					got := make(chan accepted, 1)
 					go func() {
-						conn, err := serve(testContext(t), x, &iwarp.Config{Revision: 1})
+						conn, err := serve(testContext(t), x, &iwarp.Config{MPA: iwarp.MPAConfig{Revision: 1}})
 						got <- accepted{conn, err}
 					}()
 					if _, err := y.Write(c.request); err != nil {
@@ -71,7 +71,7 @@ func TestRevision1Responder(t *testing.T) {
 //
 // Shows: MPA2-10-04
 func TestRevision1Listener(t *testing.T) {
-	ln := must(iwarp.Listen("tcp", "127.0.0.1:0", &iwarp.Config{Revision: 1}))(t)
+	ln := must(iwarp.Listen("tcp", "127.0.0.1:0", &iwarp.Config{MPA: iwarp.MPAConfig{Revision: 1}}))(t)
 	defer ln.Close()
 	nc := must(net.Dial("tcp", ln.Addr().String()))(t)
 	defer nc.Close()
@@ -108,7 +108,7 @@ func TestRevision1Initiator(t *testing.T) {
 				defer y.Close()
 				got := make(chan accepted, 1)
 				go func() {
-					conn, err := iwarp.Client(testContext(t), x, &iwarp.Config{Revision: 1})
+					conn, err := iwarp.Client(testContext(t), x, &iwarp.Config{MPA: iwarp.MPAConfig{Revision: 1}})
 					got <- accepted{conn, err}
 				}()
 				must(y.Read(make([]byte, 100)))(t)
@@ -179,7 +179,7 @@ func TestBothEndsReportAnUnenhancedResponder(t *testing.T) {
 			ctx := testContext(t)
 			served := make(chan error, 1)
 			go func() {
-				_, err := iwarp.Server(ctx, y, &iwarp.Config{Revision: 1})
+				_, err := iwarp.Server(ctx, y, &iwarp.Config{MPA: iwarp.MPAConfig{Revision: 1}})
 				served <- err
 			}()
 			_, err := iwarp.Client(ctx, x, nil)
@@ -254,7 +254,7 @@ func TestLocalErrorOfResponder(t *testing.T) {
 		name string
 		cfg  *iwarp.Config
 	}{
-		{"peer-to-peer is required", &iwarp.Config{RequirePeerToPeer: true}},
+		{"peer-to-peer is required", &iwarp.Config{MPA: iwarp.MPAConfig{RequirePeerToPeer: true}}},
 		{"a closed domain", &iwarp.Config{PD: closedPD(t)}},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -45,7 +45,7 @@ func TestFewSystemCallsOnSmallSegments(t *testing.T) {
 		d := newDevice(t, nil)
 		a, b := newQP(t, d, nil), newQP(t, d, nil)
 		x, y := smallSegments(t)
-		startOn(t, x, y, &iwarp.Config{QP: a, Align: tt.align}, &iwarp.Config{QP: b})
+		startOn(t, x, y, &iwarp.Config{QP: a, MPA: iwarp.MPAConfig{Align: tt.align}}, &iwarp.Config{QP: b})
 		stats := func() mpa.Stats { return a.Conn().Stats().MPA }
 		if n := stats().EMSS; n > 1460 {
 			t.Skipf("segments have %d octets here", n)

@@ -142,8 +142,10 @@ func (s *soak) life(rnd *rand.Rand) {
 
 func (s *soak) connect(ctx context.Context, rnd *rand.Rand) (a, b *iwarp.Conn, err error) {
 	cfg := &iwarp.Config{
-		Device: s.d, Markers: rnd.IntN(3) == 0, Revision: 1 + rnd.IntN(2), CloseTimeout: 2 * time.Second,
-		FPDUMax:  []int{0, 0, 512, 9000}[rnd.IntN(4)],
+		Device: s.d, CloseTimeout: 2 * time.Second,
+		MPA: iwarp.MPAConfig{
+			Markers: rnd.IntN(3) == 0, Revision: 1 + rnd.IntN(2), FPDUMax: []int{0, 0, 512, 9000}[rnd.IntN(4)],
+		},
 		Progress: []iwarp.Progress{0, 0, 0, iwarp.ProgressParked, iwarp.ProgressPolling}[rnd.IntN(5)],
 	}
 	got := make(chan accepted, 1)

@@ -58,7 +58,7 @@ func TestReject(t *testing.T) {
 				}
 				open <- nc
 			}()
-			_, err := iwarp.Client(ctx, a, &iwarp.Config{Revision: c.rev, PrivateData: []byte("who are you")})
+			_, err := iwarp.Client(ctx, a, &iwarp.Config{MPA: iwarp.MPAConfig{Revision: c.rev}, PrivateData: []byte("who are you")})
 			var rej *iwarp.RejectError
 			if !errors.As(err, &rej) || !bytes.Equal(rej.PrivateData, pd) {
 				t.Fatalf("Client: %v (%+v)", err, rej)
@@ -252,8 +252,8 @@ func TestAcceptAgain(t *testing.T) {
 		word string
 	}{
 		{iwarp.Config{QP: used}, "in use"},
-		{iwarp.Config{Revision: 7}, "Config.Revision"},
-		{iwarp.Config{Revision: 1, PrivateData: make([]byte, 512)}, "512"}, // the Request is of revision 2
+		{iwarp.Config{MPA: iwarp.MPAConfig{Revision: 7}}, "Config.MPA.Revision"},
+		{iwarp.Config{MPA: iwarp.MPAConfig{Revision: 1}, PrivateData: make([]byte, 512)}, "512"}, // the Request is of revision 2
 	} {
 		_, err := r.Accept(testContext(t), &c.cfg)
 		wantWords(t, err, c.word)
@@ -286,7 +286,7 @@ func TestResponderFirst(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			x, y := pipe(nil)
 			all := iwarp.RTRWrite | iwarp.RTRRead | iwarp.RTRSend
-			a, b := startOn(t, x, y, &iwarp.Config{RTR: rtr}, &iwarp.Config{RTR: all, RecvDepth: 1})
+			a, b := startOn(t, x, y, &iwarp.Config{MPA: iwarp.MPAConfig{RTR: rtr}}, &iwarp.Config{MPA: iwarp.MPAConfig{RTR: all}, RecvDepth: 1})
 			check(t, "Send", b.Send(testContext(t), []byte("first")))
 			wantRecv(t, a, "first")
 			// An RTR Send takes none of the receives.
@@ -326,7 +326,7 @@ func TestEnhancedErrors(t *testing.T) {
 		code  protocol.Code
 	}{
 		{"responder ORD above initiator IRD", iwarp.Config{IRD: 4}, iwarptest.Enhanced(0x8000|32, 0x8000|5, nil), protocol.MPAInsufficientIRD},
-		{"no common RTR", iwarp.Config{RTR: iwarp.RTRWrite}, iwarptest.Enhanced(0x8000|0x4000|32, 4, nil), protocol.MPANoMatchingRTR},
+		{"no common RTR", iwarp.Config{MPA: iwarp.MPAConfig{RTR: iwarp.RTRWrite}}, iwarptest.Enhanced(0x8000|0x4000|32, 4, nil), protocol.MPANoMatchingRTR},
 		{"no RTR at all", iwarp.Config{}, iwarptest.Enhanced(0x8000|32, 4, nil), protocol.MPANoMatchingRTR},
 		{"A not copied", iwarp.Config{}, iwarptest.Enhanced(32, 0x8000|4, nil), protocol.MPANoMatchingRTR},
 	} {
@@ -372,7 +372,7 @@ func TestRequired(t *testing.T) {
 		p := iwarptest.NewPeer(t, y)
 		got := make(chan error, 1)
 		go func() {
-			_, err := iwarp.Server(testContext(t), x, &iwarp.Config{RequirePeerToPeer: true})
+			_, err := iwarp.Server(testContext(t), x, &iwarp.Config{MPA: iwarp.MPAConfig{RequirePeerToPeer: true}})
 			got <- err
 		}()
 		p.SendRaw(iwarptest.Request(iwarptest.FlagC, 1, nil))
@@ -417,7 +417,7 @@ func TestLocalErrorOfStartup(t *testing.T) {
 		p := iwarptest.NewPeer(t, y)
 		got := make(chan error, 1)
 		go func() {
-			_, err := iwarp.Client(testContext(t), x, &iwarp.Config{RDMAC: mpa.RDMACPermissive, RequirePeerToPeer: true})
+			_, err := iwarp.Client(testContext(t), x, &iwarp.Config{MPA: iwarp.MPAConfig{RDMAC: mpa.RDMACPermissive, RequirePeerToPeer: true}})
 			got <- err
 		}()
 		p.Respond("startup", iwarptest.Reply(iwarptest.FlagC|iwarptest.FlagM, 0, nil))

@@ -105,7 +105,7 @@ func TestRDMACPeer(t *testing.T) {
 	p := iwarptest.NewPeer(t, y)
 	ch := make(chan accepted, 1)
 	go func() {
-		c, err := iwarp.Server(testContext(t), x, &iwarp.Config{RDMAC: mpa.RDMACPermissive})
+		c, err := iwarp.Server(testContext(t), x, &iwarp.Config{MPA: iwarp.MPAConfig{RDMAC: mpa.RDMACPermissive}})
 		ch <- accepted{c, err}
 	}()
 	p.Initiate("a permissive end answers revision 0 in kind", iwarptest.Request(iwarptest.FlagC|iwarptest.FlagM, 0, nil))

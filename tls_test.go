@@ -30,7 +30,8 @@ func TestTLS(t *testing.T) {
 				d := newDevice(t, &dc)
 				a, b := netPair(t, "TLS")
 				client, server := startOn(t, a, b,
-					&iwarp.Config{Device: d, Markers: markers.client}, &iwarp.Config{Device: d, Markers: markers.server})
+					&iwarp.Config{Device: d, MPA: iwarp.MPAConfig{Markers: markers.client}},
+					&iwarp.Config{Device: d, MPA: iwarp.MPAConfig{Markers: markers.server}})
 				st := client.ConnectionState()
 				if st.CRC != crc || st.RecvMarkers != markers.client || st.SendMarkers != markers.server {
 					t.Fatalf("startup agreed on %+v", st)
@@ -311,7 +312,8 @@ func TestCRCSuppressionCovers(t *testing.T) {
 				if c.otherOff {
 					dc.CRCSuppression = &iwarp.CRCSuppression{Protection: "a test"}
 				}
-				mc, oc := &iwarp.Config{Device: mine, RequireCRC: c.require}, &iwarp.Config{Device: newDevice(t, &dc)}
+				mc := &iwarp.Config{Device: mine, MPA: iwarp.MPAConfig{RequireCRC: c.require}}
+				oc := &iwarp.Config{Device: newDevice(t, &dc)}
 				var a, b *iwarp.Conn
 				if initiator {
 					a, b = startOn(t, x, y, mc, oc)

@@ -151,7 +151,7 @@ func TestSendQueueFull(t *testing.T) {
 		p := iwarptest.NewPeer(t, y)
 		done := make(chan *iwarp.Conn, 1)
 		go func() {
-			c, err := iwarp.Client(testContext(t), x, &iwarp.Config{QP: qp, RTR: iwarp.RTRNone, ORD: 1})
+			c, err := iwarp.Client(testContext(t), x, &iwarp.Config{QP: qp, MPA: iwarp.MPAConfig{RTR: iwarp.RTRNone}, ORD: 1})
 			if err != nil {
 				t.Error(err)
 			}
@@ -336,7 +336,7 @@ func TestLongGatherList(t *testing.T) {
 	d := newDevice(t, nil)
 	n := d.Limits().MaxSGE
 	a, b := newQP(t, d, &iwarp.QPConfig{MaxSGE: n}), newQP(t, d, &iwarp.QPConfig{MaxSGE: n})
-	tcpPair(t, &iwarp.Config{QP: a, FPDUMax: 1000}, &iwarp.Config{QP: b})
+	tcpPair(t, &iwarp.Config{QP: a, MPA: iwarp.MPAConfig{FPDUMax: 1000}}, &iwarp.Config{QP: b})
 	cut := func(p []byte) (sg [][]byte) {
 		for i := range n - 1 {
 			k := min(len(p), i*37%113) // some are empty

@@ -28,7 +28,7 @@ func TestVerifyReply(t *testing.T) {
 				x, y := pipe(nil)
 				p := iwarptest.NewPeer(t, y)
 				var seen []iwarp.ConnectionState
-				cfg := &iwarp.Config{Revision: rev, IRD: 7, ORD: 9, VerifyReply: func(st iwarp.ConnectionState) error {
+				cfg := &iwarp.Config{MPA: iwarp.MPAConfig{Revision: rev}, IRD: 7, ORD: 9, VerifyReply: func(st iwarp.ConnectionState) error {
 					seen = append(seen, st)
 					return verdict
 				}}
@@ -146,13 +146,13 @@ func TestVerifyReplyDial(t *testing.T) {
 // Shows: MPA-7.1.2-06, MPA-7.1.2-17
 func TestRequirePeerToPeerRejects(t *testing.T) {
 	for name, cfg := range map[string]*iwarp.Config{
-		"revision 1":    {Revision: 1},
-		"client-server": {RTR: iwarp.RTRNone},
+		"revision 1":    {MPA: iwarp.MPAConfig{Revision: 1}},
+		"client-server": {MPA: iwarp.MPAConfig{RTR: iwarp.RTRNone}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			served := make(chan error, 10)
 			address, count := script(t, func(_ int, c net.Conn) {
-				_, err := iwarp.Server(testContext(t), c, &iwarp.Config{RequirePeerToPeer: true})
+				_, err := iwarp.Server(testContext(t), c, &iwarp.Config{MPA: iwarp.MPAConfig{RequirePeerToPeer: true}})
 				served <- err
 			})
 			_, err := iwarp.Dial(testContext(t), "tcp", address, cfg)

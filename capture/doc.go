@@ -38,7 +38,7 @@
 //
 // A recorded connection is not a *net.TCPConn any more. The library then does not
 // do for it what it does on a TCP socket of Linux: FPDUs are cut for an EMSS of
-// 1460 octets (or iwarp.Config.FPDUMax), a batch is written in several blocking
+// 1460 octets (or iwarp.Config.MPA.FPDUMax), a batch is written in several blocking
 // writes, no FPDU is aligned with a TCP segment, and an idle connection keeps a
 // small buffer. Expect less throughput, and do not measure with a recorder.
 //

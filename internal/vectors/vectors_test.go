@@ -149,9 +149,9 @@ func TestStartupSent(t *testing.T) {
 		want string
 		cfg  iwarp.Config
 	}{
-		{"req_v1", iwarp.Config{Revision: 1}},
-		{"req_v1_m_pd", iwarp.Config{Revision: 1, Markers: true, PrivateData: []byte("abc")}},
-		{"req_v2_p2p", iwarp.Config{IRD: 16, ORD: 8, RTR: iwarp.RTRSend | iwarp.RTRWrite | iwarp.RTRRead, PrivateData: []byte("x")}},
+		{"req_v1", iwarp.Config{MPA: iwarp.MPAConfig{Revision: 1}}},
+		{"req_v1_m_pd", iwarp.Config{MPA: iwarp.MPAConfig{Revision: 1, Markers: true}, PrivateData: []byte("abc")}},
+		{"req_v2_p2p", iwarp.Config{IRD: 16, ORD: 8, MPA: iwarp.MPAConfig{RTR: iwarp.RTRSend | iwarp.RTRWrite | iwarp.RTRRead}, PrivateData: []byte("x")}},
 	} {
 		p, up := start(t, true, &v.cfg)
 		p.WantRaw(v.want, octets(t, v.want))
@@ -163,7 +163,7 @@ func TestStartupSent(t *testing.T) {
 		cfg           iwarp.Config
 	}{
 		{"req_v1", "rep_v1", iwarp.Config{}},
-		{"req_v2_p2p", "rep_v2_p2p", iwarp.Config{IRD: 8, ORD: 16, RTR: iwarp.RTRRead}},
+		{"req_v2_p2p", "rep_v2_p2p", iwarp.Config{IRD: 8, ORD: 16, MPA: iwarp.MPAConfig{RTR: iwarp.RTRRead}}},
 	} {
 		p, up := start(t, false, &v.cfg)
 		p.SendRaw(octets(t, v.request))
@@ -275,7 +275,7 @@ func TestGoldenReceived(t *testing.T) {
 
 // TestGoldenSent has an initiator send the vectors.
 func TestGoldenSent(t *testing.T) {
-	p, c := client(t, octets(t, "rep_v1"), &iwarp.Config{Revision: 1})
+	p, c := client(t, octets(t, "rep_v1"), &iwarp.Config{MPA: iwarp.MPAConfig{Revision: 1}})
 	ctx := testContext(t)
 	post := func(name string, wr iwarp.SendWR) {
 		t.Helper()
@@ -317,17 +317,17 @@ func TestGoldenSent(t *testing.T) {
 		t.Error(err)
 	}
 
-	p, c = client(t, iwarptest.Reply(iwarptest.FlagM|iwarptest.FlagC, 1, nil), &iwarp.Config{Revision: 1})
+	p, c = client(t, iwarptest.Reply(iwarptest.FlagM|iwarptest.FlagC, 1, nil), &iwarp.Config{MPA: iwarp.MPAConfig{Revision: 1}})
 	post("send_hello_marker0", iwarp.SendWR{Op: iwarp.OpSend, SG: sg("hello")})
-	p, c = client(t, iwarptest.Reply(iwarptest.FlagM|iwarptest.FlagC, 1, nil), &iwarp.Config{Revision: 1})
+	p, c = client(t, iwarptest.Reply(iwarptest.FlagM|iwarptest.FlagC, 1, nil), &iwarp.Config{MPA: iwarp.MPAConfig{Revision: 1}})
 	post("rfc5044_fig5", iwarp.SendWR{Op: iwarp.OpSend, SG: [][]byte{make([]byte, 24)}})
-	p, c = client(t, iwarptest.Reply(iwarptest.FlagM|iwarptest.FlagC, 1, nil), &iwarp.Config{Revision: 1})
+	p, c = client(t, iwarptest.Reply(iwarptest.FlagM|iwarptest.FlagC, 1, nil), &iwarp.Config{MPA: iwarp.MPAConfig{Revision: 1}})
 	if err := c.Send(ctx, make([]byte, beforeFig6)); err != nil {
 		t.Fatal(err)
 	}
 	p.WantFrame("filler", iwarptest.Send(1, make([]byte, beforeFig6)))
 	post("rfc5044_fig6", iwarp.SendWR{Op: iwarp.OpSend, SG: [][]byte{make([]byte, 24)}})
-	p, c = client(t, iwarptest.Reply(0, 1, nil), &iwarp.Config{Revision: 1, Device: noCRC(t)})
+	p, c = client(t, iwarptest.Reply(0, 1, nil), &iwarp.Config{MPA: iwarp.MPAConfig{Revision: 1}, Device: noCRC(t)})
 	post("send_hello_nocrc", iwarp.SendWR{Op: iwarp.OpSend, SG: sg("hello")})
 }
 
@@ -355,7 +355,7 @@ func TestTolerated(t *testing.T) {
 		{name: "write0_bad_stag", want: nil},
 	} {
 		t.Run(v.name, func(t *testing.T) {
-			cfg := &iwarp.Config{Markers: v.markers}
+			cfg := &iwarp.Config{MPA: iwarp.MPAConfig{Markers: v.markers}}
 			request := octets(t, "req_v1")
 			if v.noCRC {
 				cfg.Device = noCRC(t)
@@ -391,7 +391,7 @@ func TestTerminateReceived(t *testing.T) {
 		"term_local_anycode": 0x0000, "term_r_no_header": 0x0109, "term_reserved_set": 0x2002,
 	} {
 		t.Run(name, func(t *testing.T) {
-			p, c := client(t, octets(t, "rep_v1"), &iwarp.Config{Revision: 1})
+			p, c := client(t, octets(t, "rep_v1"), &iwarp.Config{MPA: iwarp.MPAConfig{Revision: 1}})
 			if name == "term_mpa_ird" { // an initiator alone reports it, and first of all
 				p, c = server(t, octets(t, "req_v1"), nil)
 			}
@@ -406,7 +406,7 @@ func TestTerminateReceived(t *testing.T) {
 		})
 	}
 	t.Run("term_3", func(t *testing.T) {
-		p, c := client(t, octets(t, "rep_v1"), &iwarp.Config{Revision: 1})
+		p, c := client(t, octets(t, "rep_v1"), &iwarp.Config{MPA: iwarp.MPAConfig{Revision: 1}})
 		p.SendRaw(octets(t, "term_3"))
 		p.WantEOF("no answer to a Terminate")
 		p.CloseWrite()
@@ -450,7 +450,7 @@ func TestRefused(t *testing.T) {
 		{name: "after_eof_mid", code: protocol.MPAConnectionLost, fin: true},
 	} {
 		t.Run(v.name, func(t *testing.T) {
-			p, c := server(t, octets(t, "req_v1"), &iwarp.Config{Markers: v.marks})
+			p, c := server(t, octets(t, "req_v1"), &iwarp.Config{MPA: iwarp.MPAConfig{Markers: v.marks}})
 			mr, untouched := region(t, c)
 			// A responder may say nothing, not even Terminate, before it has one valid
 			// FPDU.

@@ -60,7 +60,7 @@ var startupMutants = []mutant{
 	// the program's side
 	{name: "no-rtr", ids: "MPA2-9.2-08, MPA2-5-02", in: "iwarp.client", old: "c.stream.PostRTR(pickRTR(p.RTR))", new: "error(nil)"},
 	{name: "first-send-taken-for-an-rtr", ids: "MPA2-9.2-08, RDMAP-5.3-04", in: "rdmap.Stream.isRTR", old: "s.cfg.RTR.Has(protocol.RTRSend)", new: "s.cfg.RTR != 0"},
-	{name: "no-second-try", ids: "MPA2-10-05", in: "iwarp.Config.mayFallBack", old: "code == protocol.MPAConnectionLost && c.Revision == 2", new: "code == protocol.MPAConnectionLost && c.Revision == 3"},
+	{name: "no-second-try", ids: "MPA2-10-05", in: "iwarp.Config.mayFallBack", old: "code == protocol.MPAConnectionLost && c.MPA.Revision == 2", new: "code == protocol.MPAConnectionLost && c.MPA.Revision == 3"},
 	{name: "startup-error-taken-for-siws", ids: "MPA2-9.1-07, MPA2-9.2-09", in: "rdmap.Stream.deliverTerminate", old: "term.err(s.cfg.Initiator || s.opened)", new: "term.err(true)"},
 	{name: "mirrored-terminate-as-it-stands", ids: "RDMAP-4.8-10", in: "rdmap.Terminate.meaning", old: "(t.Mirrored || late || !t.Code.Defined())", new: "(late || !t.Code.Defined())"},
 	{name: "declined-reply-goes-on", ids: "MPA-7.1.2-12, MPA-7.1.2-16", in: "mpa.Options.verify", old: "return &DeclinedError{err}", new: "return nil"},
@@ -68,5 +68,5 @@ var startupMutants = []mutant{
 	{name: "peer-to-peer-required-closes", ids: "MPA-7.1.2-17", in: "iwarp.ConnRequest.Accept", old: "_ = r.in.Reject(ctx, o, nil)", new: "_ = r.in.Close()"},
 	{name: "rtr-read-raises-ird-of-initiator", ids: "RDMAP-6.1-05", in: "rdmap.NewStream", old: "if cfg.Initiator { ord = max(ord, 1)", new: "if cfg.Initiator { ord, ird = max(ord, 1), max(ird, 1)"},
 	{name: "no-terminate-for-a-bad-reply", ids: "MPA2-9.1-07, MPA2-9.2-09, MPA2-9.3-01", in: "iwarp.client", old: "c.stream.Fail(perr, true)", new: "c.stream.Fail(perr, false)"},
-	{name: "crc-off-without-a-policy", ids: "MPA-4.4-02, MPA-4.4-05", in: "iwarp.Config.mayOmitCRC", old: "if c.RequireCRC || !p.names(addrOf(remote)) { return false", new: "if c.RequireCRC || !p.names(addrOf(remote)) { return p == nil"},
+	{name: "crc-off-without-a-policy", ids: "MPA-4.4-02, MPA-4.4-05", in: "iwarp.Config.mayOmitCRC", old: "if c.MPA.RequireCRC || !p.names(addrOf(remote)) { return false", new: "if c.MPA.RequireCRC || !p.names(addrOf(remote)) { return p == nil"},
 }

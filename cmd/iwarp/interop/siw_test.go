@@ -52,7 +52,7 @@ func testSiw(t *testing.T, s setting) {
 func (s setting) config(t *testing.T) *iwarp.Config {
 	t.Helper()
 	if !s.noCRC {
-		return &iwarp.Config{RequireCRC: true}
+		return &iwarp.Config{MPA: iwarp.MPAConfig{RequireCRC: true}}
 	}
 	dev, err := iwarp.NewDevice(&iwarp.DeviceConfig{
 		CRCSuppression: &iwarp.CRCSuppression{Protection: "a test: nothing leaves this machine"},

@@ -190,8 +190,11 @@ func (c *Command) target(ctx context.Context, out *ui.Output) error {
 		return err
 	}
 	t, err := target.New(&iwarp.Config{
-		Device: dev, Revision: int(c.Rev), Markers: c.Markers, IRD: int(c.IRD), ORD: int(c.ORD), Align: mpa.Align(c.Align),
-		RTR: iwarp.RTR(ui.Or(c.RTR, ui.RTRSet(iwarp.RTRSend|iwarp.RTRWrite|iwarp.RTRRead))),
+		Device: dev, IRD: int(c.IRD), ORD: int(c.ORD),
+		MPA: iwarp.MPAConfig{
+			Revision: int(c.Rev), Markers: c.Markers, Align: mpa.Align(c.Align),
+			RTR: iwarp.RTR(ui.Or(c.RTR, ui.RTRSet(iwarp.RTRSend|iwarp.RTRWrite|iwarp.RTRRead))),
+		},
 	})
 	if err != nil {
 		return err

@@ -86,8 +86,10 @@ func (f *StartupFlags) Config() (*iwarp.Config, error) {
 		return nil, err
 	}
 	cfg := &iwarp.Config{
-		Device: dev, PrivateData: f.Private, Revision: int(f.Rev), Markers: f.Markers, RTR: iwarp.RTR(f.RTR),
-		IRD: int(f.IRD), ORD: int(f.ORD), FPDUMax: int(f.FPDUMax), Align: mpa.Align(f.Align),
+		Device: dev, PrivateData: f.Private, IRD: int(f.IRD), ORD: int(f.ORD),
+		MPA: iwarp.MPAConfig{
+			Revision: int(f.Rev), Markers: f.Markers, RTR: iwarp.RTR(f.RTR), FPDUMax: int(f.FPDUMax), Align: mpa.Align(f.Align),
+		},
 		StartupTimeout: f.Patience(), CloseTimeout: min(f.Patience(), maxCloseTime),
 	}
 	if f.Record != "" {

@@ -67,7 +67,7 @@ const patience = 30 * time.Second
 
 // config is how a target of a variant is set up.
 func config(mod func(*iwarp.Config)) *iwarp.Config {
-	cfg := &iwarp.Config{StartupTimeout: patience, CloseTimeout: patience, RTR: iwarp.RTRSend | iwarp.RTRWrite | iwarp.RTRRead}
+	cfg := &iwarp.Config{StartupTimeout: patience, CloseTimeout: patience, MPA: iwarp.MPAConfig{RTR: iwarp.RTRSend | iwarp.RTRWrite | iwarp.RTRRead}}
 	if mod != nil {
 		mod(cfg)
 	}
@@ -111,17 +111,17 @@ var variants = []struct {
 	opts func(*kit.Options)
 }{
 	{"default", nil, nil},
-	{"markers", func(c *iwarp.Config) { c.Markers = true }, func(o *kit.Options) { o.Markers = true }},
+	{"markers", func(c *iwarp.Config) { c.MPA.Markers = true }, func(o *kit.Options) { o.Markers = true }},
 	{"no-crc", withoutCRC, func(o *kit.Options) { o.NoCRC = true }},
-	{"rev-1", func(c *iwarp.Config) { c.Revision = 1 }, func(o *kit.Options) { o.Revision = 1 }},
-	{"client-server", func(c *iwarp.Config) { c.RTR = iwarp.RTRNone }, nil},
-	{"rtr-read", func(c *iwarp.Config) { c.RTR = iwarp.RTRRead }, nil},
-	{"rtr-read-depth-1", func(c *iwarp.Config) { c.RTR, c.IRD, c.ORD = iwarp.RTRRead, 1, 1 }, nil},
-	{"rtr-read-send", func(c *iwarp.Config) { c.RTR = iwarp.RTRRead | iwarp.RTRSend }, nil},
-	{"rtr-send", func(c *iwarp.Config) { c.RTR = iwarp.RTRSend }, nil},
+	{"rev-1", func(c *iwarp.Config) { c.MPA.Revision = 1 }, func(o *kit.Options) { o.Revision = 1 }},
+	{"client-server", func(c *iwarp.Config) { c.MPA.RTR = iwarp.RTRNone }, nil},
+	{"rtr-read", func(c *iwarp.Config) { c.MPA.RTR = iwarp.RTRRead }, nil},
+	{"rtr-read-depth-1", func(c *iwarp.Config) { c.MPA.RTR, c.IRD, c.ORD = iwarp.RTRRead, 1, 1 }, nil},
+	{"rtr-read-send", func(c *iwarp.Config) { c.MPA.RTR = iwarp.RTRRead | iwarp.RTRSend }, nil},
+	{"rtr-send", func(c *iwarp.Config) { c.MPA.RTR = iwarp.RTRSend }, nil},
 	{"depth-1", func(c *iwarp.Config) { c.IRD, c.ORD = 1, 1 }, nil},
 	{"no-reads", func(c *iwarp.Config) { c.IRD, c.ORD = -1, -1 }, nil},
-	{"markers-no-crc-rev-1", func(c *iwarp.Config) { c.Markers, c.Revision = true, 1; withoutCRC(c) }, func(o *kit.Options) { o.Markers, o.NoCRC, o.Revision = true, true, 1 }},
+	{"markers-no-crc-rev-1", func(c *iwarp.Config) { c.MPA.Markers, c.MPA.Revision = true, 1; withoutCRC(c) }, func(o *kit.Options) { o.Markers, o.NoCRC, o.Revision = true, true, 1 }},
 }
 
 func withoutCRC(c *iwarp.Config) {

@@ -128,8 +128,8 @@ func (t *Target) respond(ctx context.Context, nc net.Conn) {
 	}
 	cfg := t.cfg.Clone()
 	cfg.PrivateData = r.PrivateData()
-	if cfg.Revision != 1 && r.Request().Revision == 1 {
-		cfg.Revision = 1 // all 512 octets of Private Data
+	if cfg.MPA.Revision != 1 && r.Request().Revision == 1 {
+		cfg.MPA.Revision = 1 // all 512 octets of Private Data
 	}
 	if string(cfg.PrivateData) == "reject" {
 		if nc, err := r.Reject(ctx, cfg.PrivateData); err == nil {

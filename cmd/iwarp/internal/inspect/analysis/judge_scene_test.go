@@ -295,7 +295,7 @@ func (s *scene) connect(ctx context.Context, t *testing.T) (a, b *side) {
 		t.Fatalf("%s: %v, %v", s.name, err, aerr)
 	}
 	if a.c.ConnectionState().PeerToPeer {
-		switch s.client.RTR & s.server.RTR {
+		switch s.client.MPA.RTR & s.server.MPA.RTR {
 		case iwarp.RTRSend:
 			a.note(opSend, 0)
 		case iwarp.RTRRead:
@@ -311,11 +311,11 @@ func (s *scene) connect(ctx context.Context, t *testing.T) (a, b *side) {
 // noteStartup notes what the two startup frames must look like.
 func (s *scene) noteStartup() {
 	for i, c := range []*iwarp.Config{&s.client, &s.server} {
-		f := frame{markers: c.Markers, crc: !s.noCRC, rev: 2, private: len(c.PrivateData)}
+		f := frame{markers: c.MPA.Markers, crc: !s.noCRC, rev: 2, private: len(c.PrivateData)}
 		if i == 1 && s.reject != nil {
 			f.reject, f.private = true, len(s.reject)
 		}
-		if s.client.Revision == 1 {
+		if s.client.MPA.Revision == 1 {
 			f.rev = 1
 		} else {
 			f.private += protocol.EnhancedLen
@@ -326,9 +326,9 @@ func (s *scene) noteStartup() {
 
 // apart cuts what is written into one TCP segment for each FPDU.
 func apart(s *scene, nc net.Conn, initiator bool) net.Conn {
-	f := iwarptest.Framer{NoCRC: s.noCRC, Markers: s.server.Markers}
+	f := iwarptest.Framer{NoCRC: s.noCRC, Markers: s.server.MPA.Markers}
 	if !initiator {
-		f.Markers = s.client.Markers
+		f.Markers = s.client.MPA.Markers
 	}
 	return &cutConn{Conn: nc, next: func(b []byte) int {
 		_, n, err := f.Unframe(b)

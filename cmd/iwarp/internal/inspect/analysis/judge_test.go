@@ -88,25 +88,25 @@ const (
 const endsAtMarker = 1024 - 24 - 4 - 2 - 18 - 4
 
 func scenes() []*scene {
-	marked := iwarp.Config{Markers: true}
-	rtr := func(k iwarp.RTR) iwarp.Config { return iwarp.Config{RTR: k} }
+	marked := iwarp.Config{MPA: iwarp.MPAConfig{Markers: true}}
+	rtr := func(k iwarp.RTR) iwarp.Config { return iwarp.Config{MPA: iwarp.MPAConfig{RTR: k}} }
 	s := []*scene{
 		{name: "everything", run: everything},
 		{name: "everything over IPv6", address: "[::1]:0", run: everything},
 		{name: "everything without CRC", noCRC: true, run: everything},
-		{name: "everything with revision 1", client: iwarp.Config{Revision: 1, ORD: 4}, server: iwarp.Config{ORD: 4}, run: everything},
+		{name: "everything with revision 1", client: iwarp.Config{MPA: iwarp.MPAConfig{Revision: 1}, ORD: 4}, server: iwarp.Config{ORD: 4}, run: everything},
 		{name: "everything with Markers", client: marked, server: marked, cut: apart, run: everything},
 		{name: "everything in pieces", cut: pieces(8), run: everything},
 		{name: "large", run: large},
 		{name: "large over IPv6", address: "[::1]:0", run: large},
 		{name: "large without CRC", noCRC: true, run: large},
-		{name: "large FPDUs", client: iwarp.Config{FPDUMax: 60000}, server: iwarp.Config{FPDUMax: 20001}, run: large},
-		{name: "small FPDUs", client: iwarp.Config{FPDUMax: 200}, server: iwarp.Config{FPDUMax: 130}, run: medium},
+		{name: "large FPDUs", client: iwarp.Config{MPA: iwarp.MPAConfig{FPDUMax: 60000}}, server: iwarp.Config{MPA: iwarp.MPAConfig{FPDUMax: 20001}}, run: large},
+		{name: "small FPDUs", client: iwarp.Config{MPA: iwarp.MPAConfig{FPDUMax: 200}}, server: iwarp.Config{MPA: iwarp.MPAConfig{FPDUMax: 130}}, run: medium},
 		{name: "large, one segment for each FPDU", cut: apart, run: large},
 		{name: "medium in pieces", cut: pieces(333), run: medium},
 		{name: "medium with Markers", client: marked, server: marked, cut: apart, run: medium},
 		{name: "medium with Markers, without CRC", client: marked, server: marked, noCRC: true, cut: apart, run: medium},
-		{name: "medium with Markers and revision 1", client: iwarp.Config{Markers: true, Revision: 1, FPDUMax: 1460}, server: marked, cut: apart, run: medium},
+		{name: "medium with Markers and revision 1", client: iwarp.Config{MPA: iwarp.MPAConfig{Markers: true, Revision: 1, FPDUMax: 1460}}, server: marked, cut: apart, run: medium},
 		{name: "burst", run: burst},
 		{name: "burst without CRC", noCRC: true, run: burst},
 		{name: "RTR Send", client: rtr(iwarp.RTRSend), server: rtr(iwarp.RTRSend), run: medium},
@@ -116,7 +116,7 @@ func scenes() []*scene {
 		{name: "no RTR", client: rtr(iwarp.RTRNone), run: medium},
 		{name: "Private Data", client: iwarp.Config{PrivateData: pattern(508, 1)}, server: iwarp.Config{PrivateData: pattern(100, 2)}, run: medium},
 		{name: "rejected", reject: []byte("no"), client: iwarp.Config{PrivateData: []byte("please")}},
-		{name: "rejected with revision 1", reject: []byte{}, client: iwarp.Config{Revision: 1}},
+		{name: "rejected with revision 1", reject: []byte{}, client: iwarp.Config{MPA: iwarp.MPAConfig{Revision: 1}}},
 
 		{name: "Markers of the initiator", server: marked, cut: apart, run: medium, beyond: [2]string{1: limitOneWay}},
 		{name: "Markers of the responder", client: marked, cut: apart, run: medium, beyond: [2]string{0: limitOneWay}},
@@ -192,7 +192,7 @@ func terminates() []*scene {
 		})},
 		{name: "Terminate 1/2/05", server: iwarp.Config{RecvSize: 10}, run: end(protocol.DDPUntaggedTooLong, untagged, send(11))},
 		{
-			name: "Terminate 1/1/00 with Markers", client: iwarp.Config{Markers: true}, server: iwarp.Config{Markers: true}, cut: apart,
+			name: "Terminate 1/1/00 with Markers", client: iwarp.Config{MPA: iwarp.MPAConfig{Markers: true}}, server: iwarp.Config{MPA: iwarp.MPAConfig{Markers: true}}, cut: apart,
 			run: end(protocol.DDPTaggedInvalidSTag, tagged, write(8, none)),
 		},
 		{name: "Terminate 1/1/00 without CRC", noCRC: true, run: end(protocol.DDPTaggedInvalidSTag, tagged, write(8, none))},

@@ -38,6 +38,9 @@ type Conn struct {
 	self     [1]*Conn // itself, as a list
 	nudge    *nudger  // nil: never
 	waiters  sync.Pool
+	released atomic.Bool   // Release was here: what the peer sends is thrown away
+	unplaced chan struct{} // closed when nothing is placed any more
+	halted   bool          // unplaced is closed; the receive owner's
 
 	life
 }
@@ -47,7 +50,7 @@ type Conn struct {
 // It takes q over, and gives it back on error.
 func newConn(cfg *Config, q lease, llp ddp.LLP, st ConnectionState, initiator bool) (*Conn, error) {
 	c := &Conn{
-		lease: q, cfg: cfg, llp: llp, agreed: st,
+		lease: q, cfg: cfg, llp: llp, agreed: st, unplaced: make(chan struct{}),
 	}
 	c.life.init(cfg.Logger)
 	c.sendLoop, c.place = c.transmitAll, c.placeSegment

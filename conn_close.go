@@ -92,6 +92,18 @@ func (c *Conn) CloseContext(ctx context.Context) error {
 	if err := c.made(); err != nil {
 		return err
 	}
+	c.beginClose()
+	stop := context.AfterFunc(ctx, func() { c.giveUp(context.Cause(ctx)) })
+	<-c.done
+	stop()
+	c.qp.queues.disown()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.cause
+}
+
+// beginClose refuses new work and has what is posted followed by a FIN.
+func (c *Conn) beginClose() {
 	c.setState(closing)
 	c.stream.CloseSend()
 	c.mu.Lock()
@@ -100,13 +112,6 @@ func (c *Conn) CloseContext(ctx context.Context) error {
 	c.startTimer()
 	c.dropUnclosable()
 	c.kick()
-	stop := context.AfterFunc(ctx, func() { c.giveUp(context.Cause(ctx)) })
-	<-c.done
-	stop()
-	c.qp.queues.disown()
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.cause
 }
 
 // giveUp cuts a connection that is closing, for the reason given.

@@ -44,6 +44,9 @@ func (c *Conn) placeGuarded(order uint64, seg []byte) error {
 // place hands a segment to the stream.
 func (c *Conn) placeSegment(order uint64, seg []byte) error {
 	c.came += len(seg)
+	if c.released.Load() {
+		return nil
+	}
 	if err := c.stream.Receive(order, seg); err != nil {
 		return err
 	}
@@ -54,6 +57,9 @@ func (c *Conn) placeSegment(order uint64, seg []byte) error {
 // more octets will come.
 func (c *Conn) received(err error) (over bool) {
 	c.stream.EndBatch()
+	if c.leftReceiving(err) {
+		return false
+	}
 	if err != nil && c.closedBelow() {
 		err = io.EOF
 	}
@@ -110,4 +116,8 @@ func (c *Conn) stopReceive() {
 		err = io.EOF
 	}
 	c.qp.queues.end(err)
+	if !c.halted {
+		c.halted = true
+		close(c.unplaced)
+	}
 }

@@ -35,6 +35,12 @@ type ListenConfig struct {
 	// with none of them silent, a connection is closed at once. A peer is an
 	// IPv4 address or an IPv6 network of 64 bits. Default MaxPending: no bound.
 	MaxPendingPerPeer int
+
+	// InOrder, if not zero, has requests handed up in the order in which their
+	// connections were taken from the network, which is TCP's; without it they come as
+	// their Requests do. A connection whose Request has not come holds those behind it
+	// up for at most so long.
+	InOrder time.Duration
 }
 
 // Listener accepts iWARP connections. Startups run side by side, so that a slow peer
@@ -45,6 +51,7 @@ type Listener struct {
 	cfg     *Config
 	queue   chan *ConnRequest
 	pending *pending
+	order   *order // nil: none
 	ctx     context.Context
 	cancel  context.CancelCauseFunc
 	wg      sync.WaitGroup
@@ -131,6 +138,9 @@ func newListener(nl net.Listener, c *ListenConfig) *Listener {
 		nl: nl, cfg: c.Config, queue: make(chan *ConnRequest), pending: newPending(c.MaxPending, c.MaxPendingPerPeer), failed: make(chan struct{}),
 	}
 	l.events.logger = c.Config.Logger
+	if c.InOrder > 0 {
+		l.order = &order{patience: c.InOrder}
+	}
 	l.ctx, l.cancel = context.WithCancelCause(context.Background())
 	l.wg.Add(1)
 	go l.acceptLoop()
@@ -161,7 +171,7 @@ func (l *Listener) acceptLoop() {
 // those under way is silent.
 func (l *Listener) admit(nc net.Conn) {
 	ctx, cancel := context.WithCancelCause(l.ctx)
-	s := &startup{nc: nc, cancel: cancel}
+	s := &startup{nc: nc, cancel: cancel, turn: l.order.next()}
 	for {
 		switch l.pending.enter(s) {
 		case admitted:
@@ -170,6 +180,7 @@ func (l *Listener) admit(nc net.Conn) {
 			return
 		case refused:
 			l.log(&l.logRefused, "iwarp startup refused: MaxPendingPerPeer", "remote", nc.RemoteAddr())
+			s.turn.failed()
 			cancel(nil)
 			_ = nc.Close()
 			return
@@ -216,6 +227,7 @@ func (l *Listener) startup(ctx context.Context, s *startup) {
 	defer l.pending.leave(s)
 	r, err := readRequest(ctx, s.nc, nil, l.cfg)
 	if err != nil {
+		s.turn.failed()
 		limit, what := &l.logFailed, "iwarp startup failed"
 		if l.pending.failed(s) {
 			limit, what = &l.logDropped, "iwarp startup dropped"
@@ -224,6 +236,8 @@ func (l *Listener) startup(ctx context.Context, s *startup) {
 		return
 	}
 	l.pending.proven(s)
+	s.turn.wait(l.ctx)
+	defer s.turn.passed()
 	select {
 	case l.queue <- r:
 	case <-l.ctx.Done():

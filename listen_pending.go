@@ -48,6 +48,7 @@ type startup struct {
 	since   time.Time
 	number  uint64                  // of the admission
 	cancel  context.CancelCauseFunc // ends it
+	turn    *turn                   // nil: requests are handed up as they come
 	silent  *list.Element           // in peer.silent; nil when it has shown its Request or is dropped
 	dropped bool
 }

@@ -117,6 +117,18 @@ func (c *Conn) poll() (came int, urgent bool) {
 // aDeadlineAgo has passed on every clock.
 var aDeadlineAgo = time.Unix(1, 0)
 
+// Poll receives what has arrived, in the caller's goroutine and without waiting, and
+// reports whether that was anything. It is for programs that spin on queues of their own
+// ([QPConfig.Queues]); [CQ.Poll] and [CQ.Wait] do it by themselves. It is false with
+// [ProgressParked], and where the conn below is no socket.
+func (c *Conn) Poll() bool {
+	if c.poller == nil {
+		return false
+	}
+	came, _ := c.poll()
+	return came > 0
+}
+
 // polls reports whether callers receive by themselves however long that takes.
 func (c *Conn) polls() bool { return c.poller != nil && c.poller.endless }
 

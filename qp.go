@@ -24,6 +24,10 @@ type QPConfig struct {
 	// charged for it, and a RecvCQ that the QP makes has SRQConfig.MaxShare entries.
 	SRQ    *SRQ
 	MaxSGE int // elements of a work request's SG; default 16
+	// Queues, if not nil, is where this QP's messages take their receives from and where
+	// its work requests complete: queues that are not this package's. SendCQ, RecvCQ and
+	// SRQ must be nil then, RecvDepth is not looked at, and PostRecv is refused.
+	Queues Queues
 }
 
 // QP is a queue pair: the send and the receive queue of one connection. It
@@ -73,7 +77,7 @@ func (p *PD) newQP(cfg *QPConfig, in *inbox) (*QP, error) {
 		{"RecvDepth", &c.RecvDepth, 128, l.MaxWR},
 		{"MaxSGE", &c.MaxSGE, min(16, l.MaxSGE), l.MaxSGE},
 	} {
-		if f.value == &c.RecvDepth && c.SRQ != nil {
+		if f.value == &c.RecvDepth && (c.SRQ != nil || c.Queues != nil) {
 			c.RecvDepth = 0 // of a queue that it does not have
 			continue
 		}
@@ -118,6 +122,8 @@ func (q *QP) makeQueues(in *inbox) error {
 			return err
 		}
 		q.queues = &srqSource{toCQs: toCQs{q}, srq: srq}
+	case q.cfg.Queues != nil:
+		q.queues = &elsewhere{qp: q, Queues: q.cfg.Queues}
 	default:
 		q.queues = &recvQueue{toCQs: toCQs{q}, entries: make([]recvEntry, q.cfg.RecvDepth)}
 	}
@@ -127,6 +133,9 @@ func (q *QP) makeQueues(in *inbox) error {
 // checkQueues refuses queues of another tenant: programs that do not trust each
 // other share none (RFC 5042 section 7.1).
 func (p *PD) checkQueues(c *QPConfig) error {
+	if c.Queues != nil && (c.SendCQ != nil || c.RecvCQ != nil || c.SRQ != nil) {
+		return fmt.Errorf("%w: QPConfig.Queues stands in for SendCQ, RecvCQ and SRQ: none of them can be set beside it", ErrInvalidWR)
+	}
 	for _, f := range [...]struct {
 		name string
 		cq   *CQ
@@ -217,17 +226,18 @@ func (q *QP) PostSend(wrs ...SendWR) error {
 	return nil
 }
 
-// Close gives the QP back. A connection that it has is aborted first; end it
-// with [Conn.Close] for a graceful end. Receives still posted on a QP that was
+// Close gives the QP back. A connection that it has is aborted first, unless
+// [Conn.Release] has left it to itself; end it with [Conn.Close] for a graceful end. Receives still posted on a QP that was
 // never connected are flushed.
 func (q *QP) Close() error {
 	if err := q.made(); err != nil {
 		return err
 	}
-	if c := q.Conn(); c != nil {
-		c.Abort()
-	} else {
+	switch c := q.Conn(); {
+	case c == nil:
 		q.queues.end(ErrNotConnected)
+	case !c.released.Load():
+		c.Abort()
 	}
 	q.release()
 	return nil

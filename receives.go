@@ -8,8 +8,7 @@ import (
 
 // queues is where a QP's messages find their buffers, and where its work requests
 // complete: a receive queue of its own, a share of an SRQ, or the inbox of a
-// connection without a QP of the program's. Queues that lie elsewhere, in memory
-// that another program shares, say, are one more implementation.
+// connection without a QP of the program's, or queues of the program's own ([Queues]).
 //
 // Take, completed and deliver are called with the stream's lock held: they must not
 // block, and must not reach code of the program.

@@ -118,15 +118,15 @@ func (c *Conn) poll() (came int, urgent bool) {
 var aDeadlineAgo = time.Unix(1, 0)
 
 // Poll receives what has arrived, in the caller's goroutine and without waiting, and
-// reports whether that was anything. It is for programs that spin on queues of their own
-// ([QPConfig.Queues]); [CQ.Poll] and [CQ.Wait] do it by themselves. It is false with
-// [ProgressParked], and where the conn below is no socket.
-func (c *Conn) Poll() bool {
+// returns how many octets that were, with headers. It is for programs that spin on queues
+// of their own ([QPConfig.Queues]); [CQ.Poll] and [CQ.Wait] do it by themselves. It
+// does nothing with [ProgressParked], and where the conn below is no socket.
+func (c *Conn) Poll() int {
 	if c.poller == nil {
-		return false
+		return 0
 	}
 	came, _ := c.poll()
-	return came > 0
+	return came
 }
 
 // polls reports whether callers receive by themselves however long that takes.

@@ -48,11 +48,11 @@ type Conn struct {
 // newConn puts a stream on an LLP whose startup is over, and starts it.
 //
 // It takes q over, and gives it back on error.
-func newConn(cfg *Config, q lease, llp ddp.LLP, st ConnectionState, initiator bool) (*Conn, error) {
+func newConn(cfg *Config, q lease, llp ddp.LLP, st ConnectionState, initiator bool, id uint64) (*Conn, error) {
 	c := &Conn{
 		lease: q, cfg: cfg, llp: llp, agreed: st, unplaced: make(chan struct{}),
 	}
-	c.life.init(cfg.Logger)
+	c.life.init(cfg.Logger, id)
 	c.sendLoop, c.place = c.transmitAll, c.placeSegment
 	c.waiters.New = func() any { return &waiter{done: make(chan struct{}, 1)} }
 	rc := rdmap.Config{
@@ -87,6 +87,7 @@ func (c *Conn) start() {
 		c.qp.sendCQ.addPolled(c)
 		c.qp.recvCQ.addPolled(c)
 	}
+	c.bind()
 	go c.receiveLoop()
 	c.kick()
 }

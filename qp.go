@@ -310,6 +310,9 @@ func (h *handler) Completed(c *rdmap.Completion) {
 		w.done <- struct{}{}
 		return
 	}
+	if c.Context == (withdrawn{}) {
+		return
+	}
 	q.queues.completed(c)
 }
 

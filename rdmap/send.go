@@ -323,6 +323,9 @@ func (s *Stream) requestDue() bool {
 		return false
 	}
 	e := s.queue.at(s.queue.next)
+	if e.state == entryDone {
+		return true // withdrawn
+	}
 	// Rule: RDMAP-6.1-03, RDMAP-6.1-04, RDMAP-8.1.1-11, SEC-6.4.3.3-02
 	if e.req.Op.awaitsResponse() && s.outstanding.full() {
 		return false
@@ -339,6 +342,10 @@ func (s *Stream) startRequest() bool {
 		// Rule: DDP-5.3-01, RDMAP-5.1-05, RDMAP-5.2.1-06, RDMAP-5.3-05, RDMAP-5.5-08, EXT-5.2.1-11, EXT-6.3-05
 		// Rule: EXT-6.4-01
 		s.queue.next++
+		if e.state == entryDone { // withdrawn
+			s.send.queued++
+			continue
+		}
 		if e.req.Op.local() || e.req.Op.awaitsResponse() && !s.prepare(e) {
 			s.finishLocal(e)
 			s.send.queued++

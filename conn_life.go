@@ -113,13 +113,7 @@ func (c *Conn) CloseWithError(err error) {
 // gracefully and nothing is left to do, that is a graceful end.
 func (c *Conn) abort(detail string, cause error) {
 	if c.stream.CloseAtRest() {
-		c.setState(closing)
-		c.mu.Lock()
-		c.leaving = true
-		c.mu.Unlock()
-		c.startTimer()
-		c.dropUnclosable()
-		c.kick()
+		c.beginClose()
 		return
 	}
 	c.mu.Lock()
@@ -137,16 +131,9 @@ func (c *Conn) abortedHere() bool {
 
 // peerLeft ends this half too if the program wants that when the peer has ended its own.
 func (c *Conn) peerLeft() {
-	if !c.cfg.CloseWithPeer {
-		return
+	if c.cfg.CloseWithPeer {
+		c.beginClose()
 	}
-	c.setState(closing)
-	c.stream.CloseSend()
-	c.mu.Lock()
-	c.leaving = true
-	c.mu.Unlock()
-	c.startTimer()
-	c.dropUnclosable()
 }
 
 // ShuttingDown is closed when [Listener.Shutdown] asks the connection to end. A program

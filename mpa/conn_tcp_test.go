@@ -229,12 +229,9 @@ func TestWaitWithinAnFPDU(t *testing.T) {
 	if !tcpsock.CanRead {
 		t.Skip("no reads without a buffer on this operating system")
 	}
-	f := Framer{CRC: true}
+	f := framer{crc: true}
 	want := pattern(MaxULPDU, 1)
-	frame, err := f.Append(nil, want)
-	if err != nil {
-		t.Fatal(err)
-	}
+	frame := f.append(nil, want)
 	never := func(uint64, []byte) error { t.Error("half an FPDU was given"); return nil }
 	sent := 0
 	for _, upTo := range []int{1, 4000, 5000, 20000, 40000} {

@@ -80,7 +80,7 @@ func TestExchange(t *testing.T) {
 					if err != nil {
 						t.Fatal(err)
 					}
-					if e, ok := in.Enhanced(); !ok || e.IRD != 16 || e.ORD != 8 || !bytes.Equal(in.PrivateData(), ini.PrivateData) {
+					if e, ok := in.Request().Block(); !ok || e.IRD != 16 || e.ORD != 8 || !bytes.Equal(in.PrivateData(), ini.PrivateData) {
 						t.Errorf("the Responder's ULP sees %+v, %x", e, in.PrivateData())
 					}
 					if in.Request().Revision != 2 || in.NetConn() != b {

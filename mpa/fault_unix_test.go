@@ -67,7 +67,7 @@ func TestAddOfMissingMemory(t *testing.T) {
 						"a large one behind that": {large, mem[page:][:2], large},
 					} {
 						for before := range 3 {
-							f := &sender{framer: Framer{Markers: markers, CRC: crc}, batch: batch{mem: commonMemory}}
+							f := &sender{framer: framer{marked: markers, crc: crc}, batch: batch{mem: commonMemory}}
 							f.setSegments(1448, align)
 							d := Deframer{Markers: markers, CRC: crc}
 							var want [][]byte

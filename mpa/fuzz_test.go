@@ -119,7 +119,7 @@ func FuzzRoundTrip(f *testing.F) {
 		u := pattern(int(size), int(count))
 		pos := uint64(word) * 4
 		fr := newSender(markers, true, int(step), Align(step%4))
-		fr.framer.SetPosition(pos)
+		fr.framer.pos = pos
 		var want []byte
 		n := int(count)%4 + 1
 		for i := range n {

@@ -21,15 +21,13 @@ func TestFramesOfEveryPath(t *testing.T) {
 			} {
 				for _, stable := range []bool{false, true} {
 					what := fmt.Sprintf("Markers %t, %d octets, %s, stable %t", markers, size, name, stable)
-					f := Framer{Markers: markers, CRC: true}
-					f.SetPosition(512 * 3)
+					f := framer{marked: markers, crc: true, pos: 512 * 3}
 					want := refFrame(512*3, ulpdu, markers)
-					appended, err := f.Append(nil, append([][]byte{header}, pieces...)...)
-					if err != nil || !bytes.Equal(appended, want) {
-						t.Fatalf("%s: appended other octets, %v", what, err)
+					if one := f.append(nil, append([][]byte{header}, pieces...)...); !bytes.Equal(one, want) {
+						t.Fatalf("%s: the FPDU has other octets", what)
 					}
 					s := newSender(markers, true, 0, AlignOff)
-					s.framer.SetPosition(512 * 3)
+					s.framer.pos = 512 * 3
 					if err := s.add(header, pieces, stable); err != nil {
 						t.Fatal(what, err)
 					}

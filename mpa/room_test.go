@@ -56,10 +56,10 @@ func (g *greedy) Read(p []byte) (int, error) {
 
 func TestReadsEndWithLongFPDUs(t *testing.T) {
 	const fpdus = 40
-	f := Framer{CRC: true}
+	f := framer{crc: true}
 	var stream []byte
 	for range fpdus {
-		stream, _ = f.Append(stream, make([]byte, MaxULPDU))
+		stream = f.append(stream, make([]byte, MaxULPDU))
 	}
 	g := &greedy{stream: stream, every: len(stream) / fpdus}
 	c := NewConn(g, Params{CRC: true}, nil)

@@ -23,9 +23,9 @@ var mpaMutants = []mutant{
 
 	// Markers
 	{name: "marker-distance", ids: "MPA-4.3-04", in: "mpa.markerStep", old: "markerStep = 512", new: "markerStep = 516"},
-	{name: "marker-first-missing", ids: "MPA-4.3-08", in: "mpa.Framer.encode", old: "= firstMarker(f.pos), false, f.CRC", new: "= firstMarker(f.pos+4), false, f.CRC"},
+	{name: "marker-first-missing", ids: "MPA-4.3-08", in: "mpa.framer.encode", old: "= firstMarker(f.pos), false, f.crc", new: "= firstMarker(f.pos+4), false, f.crc"},
 	{name: "marker-points-beside", ids: "MPA-4.2-03", in: "mpa.fpduWriter.marker", old: "uint32(max(w.at-w.start, 0))", new: "uint32(max(w.at-w.start, 0)+4)"},
-	{name: "marker-points-to-marker", ids: "MPA-4.3-10, MPA-4.3-05", in: "mpa.Framer.encode", old: "w.start = w.at", new: "w.start = 0"},
+	{name: "marker-points-to-marker", ids: "MPA-4.3-10, MPA-4.3-05", in: "mpa.framer.encode", old: "w.start = w.at", new: "w.start = 0"},
 	{name: "marker-reserved-sent", ids: "MPA-4.2-02", in: "mpa.fpduWriter.marker", old: "uint32(max(w.at-w.start, 0))", new: "uint32(max(w.at-w.start, 0))|1<<16"},
 	{name: "marker-reserved-checked", ids: "MPA-4.2-02", in: "mpa.Deframer.check", old: "got := binary.BigEndian.Uint16(b[at+2:]) &^ 3", new: "got := binary.BigEndian.Uint16(b[at+2:])&^3 | binary.BigEndian.Uint16(b[at:])"},
 	{name: "marker-low-bits-checked", ids: "MPA-4.2-05", in: "mpa.Deframer.check", old: "binary.BigEndian.Uint16(b[at+2:]) &^ 3", new: "binary.BigEndian.Uint16(b[at+2:])"},
@@ -55,7 +55,7 @@ var mpaMutants = []mutant{
 	{name: "responder-speaks-first", ids: "MPA-7.1.2-14", in: "mpa.NewConn", old: "c.maySend.Store(p.Initiator)", new: "c.maySend.Store(true)"},
 	{name: "responder-never-speaks", ids: "MPA-7.1.2-14", in: "mpa.Conn.deliver", old: "if t.fpdus == 0 && !c.maySend.Load() {", new: "if t.fpdus == 1<<40 && !c.maySend.Load() {"},
 	{name: "held-is-not-held", ids: "MPA-7.1.2-14", in: "mpa.Conn.mayQueue", old: "return ErrHeld", new: "_ = ErrHeld"},
-	{name: "markers-of-the-other-direction", ids: "MPA-7.1.1-06", in: "mpa.NewConn", old: "Framer{Markers: p.SendMarkers,", new: "Framer{Markers: p.RecvMarkers,"},
+	{name: "markers-of-the-other-direction", ids: "MPA-7.1.1-06", in: "mpa.NewConn", old: "framer{marked: p.SendMarkers,", new: "framer{marked: p.RecvMarkers,"},
 	{name: "crc-agreed-and-not-checked", ids: "MPA-7.1.1-09, MPA-4.4-07", in: "mpa.NewConn", old: "Deframer{Markers: p.RecvMarkers, CRC: p.CRC}", new: "Deframer{Markers: p.RecvMarkers}"},
 	{name: "fin-inside-an-fpdu", ids: "MPA-8-01", in: "mpa.Conn.fill", old: "if c.in.len() > 0 {", new: "if c.in.len() > 1<<30 {"},
 	{name: "fin-not-told", ids: "MPA-3-09, MPA-7.2-02, DDP-3-09", in: "mpa.Conn.fill", old: "io.ErrUnexpectedEOF) }; return io.EOF", new: `io.ErrUnexpectedEOF) }; return connError("FIN", io.ErrUnexpectedEOF)`},

@@ -349,7 +349,11 @@ func TestHostileReadsTCP(t *testing.T) {
 // echoes.
 // Shows: RDMAP-5.4-04, RDMAP-5.4-05, RDMAP-5.4-03
 func TestEachTerminate(t *testing.T) {
-	for _, code := range protocol.Codes() {
+	for i := range 1 << 16 {
+		code := protocol.Code(i)
+		if !code.Defined() || code > protocol.RDMAPLocalCatastrophic && code < protocol.RDMAPInvalidSTag {
+			continue // not defined, or one more of RDMAP's local catastrophic ones
+		}
 		inEachSetting(t, func(t *testing.T, s setting) {
 			v, p := s.client(t, nil)
 			check(t, "Write", v.RDMAWrite(testContext(t), []byte("octets"), iwarp.RemoteBuffer{STag: 0x1234500, TO: 77}))

@@ -35,7 +35,6 @@ func TestBatchHoldsRegion(t *testing.T) {
 		{"a Send", func(t *testing.T, f *fixture) { f.good(t, "send", segment(untagged(0, 1, 0, true), "ab")) }, nil},
 		{"a part of a Send", func(t *testing.T, f *fixture) { f.good(t, "send", segment(untagged(0, 1, 0, false), "ab")) }, nil},
 		{"the end of the batch", func(_ *testing.T, f *fixture) { f.EndBatch(); f.EndBatch() }, nil},
-		{"the end of reception", func(_ *testing.T, f *fixture) { f.Release(func(_, _ uint32, _ ddp.Buffer) {}) }, nil},
 		{"an error within the region", func(t *testing.T, f *fixture) {
 			wantCode(t, "bounds", f.next(part(f.a, 1<<20, false)), protocol.DDPTaggedBounds)
 		}, nil},

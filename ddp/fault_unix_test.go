@@ -53,7 +53,7 @@ func TestGuard(t *testing.T) {
 			s.q.post(mem)
 			return func(off int, last bool, data string) []byte {
 				return segment(untagged(0, 1, uint32(off), last), data)
-			}, func() { s.Release(func(uint32, uint32, ddp.Buffer) {}) }
+			}, func() {}
 		},
 	} {
 		for _, batched := range []bool{false, true} {

@@ -249,19 +249,6 @@ func (r *Receiver) Stats() Stats {
 	}
 }
 
-// Release hands back the buffers that were taken for messages and not delivered,
-// by queue and then in the order of MSNs, for the end of the stream. After it no
-// segment is placed into them, and every later segment is dropped.
-func (r *Receiver) Release(fn func(qn, msn uint32, b Buffer)) {
-	r.letGo()
-	if r.err == nil {
-		r.err = fail(protocol.DDPLocalCatastrophic, "RFC 5041 section 6.2", "the ULP has ended reception")
-	}
-	// Rule: DDP-6.2.2-02
-	r.queues.release(fn)
-	r.reorder.reset()
-}
-
 // Segment takes one segment, header and payload, whose number in the order of
 // sending is order (0 for the stream's first). It places the payload and delivers
 // what has become whole. seg stays the caller's and is not referred to afterwards.

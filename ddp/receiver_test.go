@@ -395,50 +395,6 @@ func TestReceiveNoMessageOf4GiB(t *testing.T) {
 	wantCode(t, "one more", s.next(segment(untagged(0, 1, math.MaxUint32-3, true), "abcd")), protocol.DDPUntaggedTooLong)
 }
 
-// Shows: DDP-6.2.2-02
-func TestRelease(t *testing.T) {
-	s := newSink(false, 0)
-	for range 5 {
-		s.q.post(make([]byte, 4))
-	}
-	high := &queue{buffers: []ddp.Buffer{{Token: 70}}}
-	s.SetQueue(7, high)
-	s.SetNextMSN(0, math.MaxUint32-1)
-	s.good(t, "whole", segment(untagged(0, math.MaxUint32-1, 0, true), "abcd"))
-	s.good(t, "begun", segment(untagged(0, math.MaxUint32, 0, false), "ab"))
-	s.order++
-	s.good(t, "early", segment(untagged(0, 1, 0, true), "abcd"))
-	s.good(t, "early too", segment(untagged(0, 0, 2, true), "ab"))
-	s.good(t, "another queue", segment(untagged(7, 1, 0, false), ""))
-	var got []string
-	release := func() {
-		s.Release(func(qn, msn uint32, b ddp.Buffer) { got = append(got, fmt.Sprintf("%d.%d:%d", qn, msn, b.Token)) })
-	}
-	release()
-	if want := "[0.4294967295:1 0.0:3 0.1:2 7.1:70]"; fmt.Sprint(got) != want {
-		t.Errorf("released %v, want %v", got, want)
-	}
-	release()
-	if len(got) != 4 {
-		t.Errorf("released again: %v", got[4:])
-	}
-	if err := s.next(segment(untagged(0, 0, 0, false), "xx")); err != nil || s.Stats().Dropped != 1 {
-		t.Errorf("after Release: %v, %+v", err, s.Stats())
-	}
-	wantCode(t, "Err", s.Err(), protocol.DDPLocalCatastrophic)
-}
-
-func TestReleaseKeepsTheFirstError(t *testing.T) {
-	s := newSink(true, 0)
-	s.q.post(make([]byte, 1))
-	err := s.next(segment(untagged(0, 1, 0, true), "too long"))
-	n := 0
-	s.Release(func(_, _ uint32, _ ddp.Buffer) { n++ })
-	if s.Err() != err || n != 1 {
-		t.Errorf("Err is %v, %d buffers came back, want the one of the bad message", s.Err(), n)
-	}
-}
-
 // A ULP that takes a queue away while it judges a segment gets an error, no panic.
 func TestQueueTakenAwayMidway(t *testing.T) {
 	s := newSink(true, 0)

@@ -172,25 +172,6 @@ func TestSenderRefusesTOWrap(t *testing.T) {
 	}
 }
 
-// Shows: DDP-4.3-07, DDP-4.3-08, DDP-4.3-09
-func TestSequence(t *testing.T) {
-	var s, other ddp.Sequence
-	for want := uint32(1); want < 100; want++ {
-		if got := s.Next(); got != want {
-			t.Fatalf("got %d, want %d", got, want)
-		}
-	}
-	if got := other.Next(); got != 1 {
-		t.Errorf("another queue's first MSN is %d, want 1", got)
-	}
-	ddp.SetSequence(&s, math.MaxUint32-1)
-	for _, want := range []uint32{math.MaxUint32, 0, 1} {
-		if got := s.Next(); got != want {
-			t.Errorf("got %d, want %d", got, want)
-		}
-	}
-}
-
 func TestOutgoingReset(t *testing.T) {
 	var o ddp.Outgoing
 	if err := o.Start(untagged(0, 1, 0, false), [][]byte{make([]byte, 500)}); err != nil {

@@ -91,23 +91,6 @@ func TestDDPCodes(t *testing.T) { checkRows(t, ddpRows) }
 // Shows: IANA-3.3-01, RDMAP-4.8-02
 func TestMPACodes(t *testing.T) { checkRows(t, mpaRows) }
 
-// Shows: IANA-3.1-01, IANA-3.2-01, IANA-3.3-01
-func TestCodesListsTheWholeRegistry(t *testing.T) {
-	rows, codes := allRows(), protocol.Codes()
-	if len(codes) != len(rows) {
-		t.Fatalf("%d codes, the registry has %d", len(codes), len(rows))
-	}
-	for i, row := range rows {
-		if codes[i] != row.got {
-			t.Errorf("code %d is %v, want %v", i, codes[i], row.got)
-		}
-	}
-	codes[0] = 0xffff
-	if protocol.Codes()[0] == 0xffff {
-		t.Error("Codes gives its own table away")
-	}
-}
-
 // Every one of the 65536 triples takes itself apart and together again, and the
 // ones outside the registry say so.
 //

@@ -260,21 +260,21 @@ func TestLLPLost(t *testing.T) {
 			e.s.StopReceive()
 			e.wantDone("flushed once neither owner touches the memory", "0! 1! 2! 3!")
 			e.s.StopReceive()
-			e.s.StopSend()
+			e.transmit()
 			e.wantDone("once", "")
 		}
 	}
 }
 
 // Shows: RDMAP-5.4-06, DDP-6.2.2-02
-func TestStopSend(t *testing.T) {
+func TestFlushWaitsForTheSendOwner(t *testing.T) {
 	e := newEnd(t)
 	e.post(read(1, make([]byte, 3)))
 	e.post(send(2, "x"))
 	e.s.Fail(&protocol.Error{Code: protocol.MPAConnectionLost, Err: net.ErrClosed}, false)
 	e.s.StopReceive()
 	e.wantDone("the send owner may still read", "")
-	e.s.StopSend()
+	e.transmit()
 	if len(e.done) != 2 || !errors.Is(e.done[0].Err, net.ErrClosed) || e.done[0].Op != rdmap.OpRead || e.done[0].Length != 3 {
 		t.Errorf("a flushed request keeps what it was: %+v", e.done)
 	}

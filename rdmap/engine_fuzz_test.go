@@ -85,7 +85,6 @@ func fuzzStream(t *testing.T, mode byte, in []byte) {
 	}
 	e.transmit()
 	e.s.StopReceive()
-	e.s.StopSend()
 	if e.s.Err() != nil && results != 4 {
 		t.Errorf("%d completions of 4", results)
 	}

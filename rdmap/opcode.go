@@ -103,7 +103,7 @@ func (op Opcode) QN() uint32 { return op.traits().qn }
 // HeaderLen is the exact length in octets of the RDMAP header, which is the
 // whole of what follows the DDP header. It is -1 for messages that carry ULP
 // payload instead, for the Terminate, whose header varies from
-// [MinTerminateLen] to [MaxTerminateLen] octets, and for unknown opcodes.
+// [MinTerminateLen] to 52 octets, and for unknown opcodes.
 func (op Opcode) HeaderLen() int { return op.traits().header }
 
 // Payload reports whether ULP payload, of any length, follows the DDP header
@@ -129,10 +129,6 @@ func (op Opcode) Response() bool { return op.traits().response }
 //	| RV|Rsv| Opcode|
 //	+---+---+-------+
 type Control uint8
-
-// NewControl returns the control octet of a message that this end sends: RV is
-// [Version] and the reserved bits are zero. Only op's low four bits are used.
-func NewControl(op Opcode) Control { return Version<<6 | Control(op&0xf) }
 
 // Version is the RV field, 0 to 3.
 func (c Control) Version() uint8 { return uint8(c >> 6) }

@@ -118,9 +118,6 @@ func TestControl(t *testing.T) {
 			t.Errorf("%#02x is %q, want %q", uint8(c), got, want)
 		}
 	}
-	if got := rdmap.NewControl(0xf3); got != 0x43 {
-		t.Errorf("opcode 0xf3 is sent as %#02x, want its low four bits", uint8(got))
-	}
 }
 
 // Every control octet, in both buffer models, on every queue that exists and one

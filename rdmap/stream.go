@@ -166,7 +166,6 @@ func NewStream(cfg Config) *Stream {
 	s.outstanding.init(cfg.Table, ord)
 	// Rule: RDMAP-5.2.2-02, RDMAP-6.1-02, EXT-5.2.2-03, RDMAP-8.1.2-06, SEC-6.4.3.3-01
 	s.inbound.size = ird
-	s.send.init()
 	s.send.version, s.send.out.Max = Version, cfg.MaxSegment
 	// Rule: MPA-3-10
 	if cfg.RDMAC {

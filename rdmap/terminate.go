@@ -12,12 +12,9 @@ import (
 	"github.com/go-iwarp/iwarp/protocol"
 )
 
-// Sizes in octets of a Terminate header: the control word alone, and with
-// length, untagged DDP header and Read Request header.
-const (
-	MinTerminateLen = 4
-	MaxTerminateLen = 4 + 2 + ddp.UntaggedHeaderLen + ReadRequestLen
-)
+// MinTerminateLen is the size in octets of a Terminate header that is its control word
+// alone. With length, untagged DDP header and Read Request header it has 52.
+const MinTerminateLen = 4
 
 // The header control bits, as they stand in the first 32-bit word.
 const (
@@ -169,7 +166,7 @@ func describe(o *protocol.Offender) string {
 	return s + fmt.Sprintf(", DDP segment length %d", o.SegmentLength)
 }
 
-// AppendTo appends the header to b, at most [MaxTerminateLen] octets. A DDP
+// AppendTo appends the header to b, at most 52 octets. A DDP
 // header that is not 14 octets with T set or 18 with T clear, and an RDMAP header
 // that is not [ReadRequestLen] octets, cannot be sent and are left out.
 func (t *Terminate) AppendTo(b []byte) []byte {

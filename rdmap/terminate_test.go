@@ -219,6 +219,21 @@ func figure10(c protocol.Code) (md, r bool) {
 	return false, false // LLP
 }
 
+// maxTerminateLen is the length of a Terminate with all that it can have.
+const maxTerminateLen = 4 + 2 + 18 + 28
+
+// definedCodes are the codes that the RFCs define, of the many local catastrophic ones
+// that RDMAP has the one that is sent.
+func definedCodes() (codes []protocol.Code) {
+	for i := range 1 << 16 {
+		c := protocol.Code(i)
+		if c.Defined() && (c == protocol.RDMAPLocalCatastrophic || c > 0xff) {
+			codes = append(codes, c)
+		}
+	}
+	return codes
+}
+
 // The whole table: each error that this end can find, for each kind of segment,
 // becomes the Terminate of figure 10, and that the same error at the other end,
 // and that again the same Terminate.
@@ -226,7 +241,7 @@ func figure10(c protocol.Code) (md, r bool) {
 // Shows: RDMAP-4.8-01, RDMAP-4.8-02, RDMAP-4.8-03, RDMAP-4.8-06, RDMAP-4.8-07, RDMAP-4.8-09
 // Shows: EXT-8.1-01, IANA-3.1-01, IANA-3.2-01, IANA-3.3-01
 func TestEveryErrorToTerminateAndBack(t *testing.T) {
-	for _, code := range protocol.Codes() {
+	for _, code := range definedCodes() {
 		for _, tt := range offenders {
 			local := &protocol.Error{Code: code, Detail: "detail", Section: "section"}
 			if tt.ddp != "" {
@@ -237,7 +252,7 @@ func TestEveryErrorToTerminateAndBack(t *testing.T) {
 			}
 			term := rdmap.FromError(local)
 			octets := term.AppendTo(nil)
-			if len(octets) > rdmap.MaxTerminateLen || rdmap.MaxTerminateLen != 52 {
+			if len(octets) > maxTerminateLen {
 				t.Errorf("%v, %s: %d octets", code, tt.name, len(octets))
 			}
 
@@ -356,11 +371,11 @@ func FuzzParseTerminate(f *testing.F) {
 			}
 			return
 		}
-		if n < rdmap.MinTerminateLen || n > len(b) || n > rdmap.MaxTerminateLen {
+		if n < rdmap.MinTerminateLen || n > len(b) || n > maxTerminateLen {
 			t.Fatalf("%x: %d octets used", b, n)
 		}
 		octets := term.AppendTo(nil)
-		if len(octets) > rdmap.MaxTerminateLen {
+		if len(octets) > maxTerminateLen {
 			t.Fatalf("%x: written as %d octets", b, len(octets))
 		}
 		again, n, err := rdmap.ParseTerminate(octets)

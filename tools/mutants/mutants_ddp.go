@@ -21,7 +21,7 @@ var ddpMutants = []mutant{
 	{name: "to-stays", ids: "DDP-5.2-06", in: "ddp.Outgoing.Next", old: "h.TO += n", new: "h.TO += 0 * n"},
 	{name: "mo-stays", ids: "DDP-5.2-05, DDP-4.1-05", in: "ddp.Outgoing.Next", old: "h.MO += uint32(n)", new: "h.MO += 0 * uint32(n)"},
 	{name: "mo-starts-at-1", ids: "DDP-4.3-11, DDP-5.2-05", in: "ddp.Outgoing.Start", old: "h.MO, h.Last = 0, false", new: "h.MO, h.Last = 1, false"},
-	{name: "msn-starts-at-0", ids: "DDP-4.3-07", in: "rdmap.sender.init", old: "t.msn[qn] = 1", new: "t.msn[qn] = 0"},
+	{name: "msn-starts-at-0", ids: "DDP-4.3-07", in: "rdmap.sender.untagged", old: "MSN: t.msn[qn]}", new: "MSN: t.msn[qn] - 1}"},
 	{name: "msn-stays", ids: "DDP-4.3-08", in: "rdmap.sender.untagged", old: "t.msn[qn]++", new: "t.msn[qn] += 0"},
 	{name: "msn-wraps-to-1", ids: "DDP-4.3-09", in: "rdmap.sender.untagged", old: "t.msn[qn]++", new: "t.msn[qn] = max(t.msn[qn]+1, 1)"},
 

@@ -36,6 +36,7 @@ func TestPrepareComplains(t *testing.T) {
 		{mutant{name: "nowhere", ids: "X-1", in: "high.F", old: "x"}, "nowhere: high.F: "},
 		{mutant{name: "nameless", ids: "X-1", in: "low", old: "x"}, `nameless: low: "low" is not package.Name`},
 		{mutant{name: "ruleless", ids: "X-1, X-2", in: "low.F", old: "g()"}, `ruleless: no requirement "X-2"`},
+		{mutant{name: "idle", in: "low.F", old: "g()"}, "idle: want ids, or what it breaks"},
 		{mutant{name: "unclaimed", ids: "X-2", in: "low.F", old: "g()"}, "unclaimed: no test claims any of X-2"},
 	} {
 		err := prepare(root, []*mutant{&c.m}, rules, found)

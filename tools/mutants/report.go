@@ -46,7 +46,11 @@ func writeReport(name string, mutants []*mutant, run origin) error {
 			}
 			by += "."
 		}
-		b.WriteString(fill.Text("- ", "  ", fmt.Sprintf("**%s** in `%s`. %s (%s). %s", m.name, m.in, m.rule, m.ids, by)))
+		rule := m.rule
+		if m.ids != "" {
+			rule += " (" + m.ids + ")"
+		}
+		b.WriteString(fill.Text("- ", "  ", fmt.Sprintf("**%s** in `%s`. %s. %s", m.name, m.in, rule, by)))
 	}
 	return os.WriteFile(name, b.Bytes(), 0o644)
 }

@@ -131,10 +131,10 @@ func TestAttackForeignSTag(t *testing.T) {
 		segment func(stag uint32) []byte
 		code    protocol.Code
 	}{
-		"Write":      {func(s uint32) []byte { return iwarptest.Write(s, 0, ee) }, protocol.DDPTaggedSTagNotAssociated},
-		"Read":       {func(s uint32) []byte { return iwarptest.ReadRequest(1, 1, 0, 8, s, 0) }, protocol.RDMAPSTagNotAssociated},
-		"atomic":     {func(s uint32) []byte { return iwarptest.FetchAdd(1, 1, s, 0, 1, 0) }, protocol.RDMAPSTagNotAssociated},
-		"Invalidate": {func(s uint32) []byte { return iwarptest.SendInvalidate(2, s, nil) }, protocol.RDMAPCannotInvalidate},
+		"Write":      {segment: func(s uint32) []byte { return iwarptest.Write(s, 0, ee) }, code: protocol.DDPTaggedSTagNotAssociated},
+		"Read":       {segment: func(s uint32) []byte { return iwarptest.ReadRequest(1, 1, 0, 8, s, 0) }, code: protocol.RDMAPSTagNotAssociated},
+		"atomic":     {segment: func(s uint32) []byte { return iwarptest.FetchAdd(1, 1, s, 0, 1, 0) }, code: protocol.RDMAPSTagNotAssociated},
+		"Invalidate": {segment: func(s uint32) []byte { return iwarptest.SendInvalidate(2, s, nil) }, code: protocol.RDMAPCannotInvalidate},
 	} {
 		for _, shared := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s/shared %t", name, shared), func(t *testing.T) {
@@ -403,14 +403,14 @@ func TestAttackUnprovenConnections(t *testing.T) {
 		octets  []byte // what the peer sends, and then no more
 		limit   int64  // octets of heap
 	}{
-		{"half-open", false, nil, 8 << 10},
-		{"half a key", false, request[:8], 8 << 10},
-		{"a huge PD_Length", false, append(bytes.Clone(request[:18]), 0xff, 0xff), 8 << 10},
-		{"all but the last octet", false, request[:len(request)-1], 8 << 10},
-		{"started and silent", true, nil, 16 << 10},
-		{"one octet of an FPDU", true, big[:1], 24 << 10},
-		{"4 KiB of a large FPDU", true, big[:4<<10], 24 << 10},
-		{"most of a large FPDU", true, big[:60<<10], 320 << 10},
+		{name: "half-open", limit: 8 << 10},
+		{name: "half a key", octets: request[:8], limit: 8 << 10},
+		{name: "a huge PD_Length", octets: append(bytes.Clone(request[:18]), 0xff, 0xff), limit: 8 << 10},
+		{name: "all but the last octet", octets: request[:len(request)-1], limit: 8 << 10},
+		{name: "started and silent", started: true, limit: 16 << 10},
+		{name: "one octet of an FPDU", started: true, octets: big[:1], limit: 24 << 10},
+		{name: "4 KiB of a large FPDU", started: true, octets: big[:4<<10], limit: 24 << 10},
+		{name: "most of a large FPDU", started: true, octets: big[:60<<10], limit: 320 << 10},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			const n = 50

@@ -65,12 +65,12 @@ func TestTargetIsGone(t *testing.T) {
 		code protocol.Code
 		do   func(t *testing.T, a *iwarp.Conn, b *iwarp.QP, m *mapped) error
 	}{
-		{"Write", protocol.DDPLocalCatastrophic, func(t *testing.T, a *iwarp.Conn, b *iwarp.QP, m *mapped) error {
+		{name: "Write", code: protocol.DDPLocalCatastrophic, do: func(t *testing.T, a *iwarp.Conn, b *iwarp.QP, m *mapped) error {
 			mr := must(b.PD().NewMR(m.mem, iwarp.RemoteWrite, nil))(t)
 			m.shorten(t, 0)
 			return errors.Join(a.RDMAWrite(t.Context(), make([]byte, len(m.mem)), mr.Remote()), a.RDMARead(t.Context(), nil, iwarp.RemoteBuffer{}))
 		}},
-		{"Write, half of it", protocol.DDPLocalCatastrophic, func(t *testing.T, a *iwarp.Conn, b *iwarp.QP, m *mapped) error {
+		{name: "Write, half of it", code: protocol.DDPLocalCatastrophic, do: func(t *testing.T, a *iwarp.Conn, b *iwarp.QP, m *mapped) error {
 			mr := must(b.PD().NewMR(m.mem, iwarp.RemoteWrite, &iwarp.MROptions{QP: b}))(t)
 			m.shorten(t, len(m.mem)/2)
 			if len(m.mem) < os.Getpagesize() {
@@ -78,24 +78,24 @@ func TestTargetIsGone(t *testing.T) {
 			}
 			return errors.Join(a.RDMAWrite(t.Context(), make([]byte, len(m.mem)), mr.Remote()), a.RDMARead(t.Context(), nil, iwarp.RemoteBuffer{}))
 		}},
-		{"Write through a window", protocol.DDPLocalCatastrophic, func(t *testing.T, a *iwarp.Conn, b *iwarp.QP, m *mapped) error {
+		{name: "Write through a window", code: protocol.DDPLocalCatastrophic, do: func(t *testing.T, a *iwarp.Conn, b *iwarp.QP, m *mapped) error {
 			mr := must(b.PD().NewMR(m.mem, 0, nil))(t)
 			mw := must(b.NewMW())(t)
 			post(t, b, iwarp.SendWR{Op: iwarp.OpBind, Bind: &iwarp.Bind{MW: mw, MR: mr, Length: uint64(len(m.mem)), Access: iwarp.RemoteWrite}})
 			m.shorten(t, 0)
 			return errors.Join(a.RDMAWrite(t.Context(), make([]byte, len(m.mem)), mw.Remote()), a.RDMARead(t.Context(), nil, iwarp.RemoteBuffer{}))
 		}},
-		{"Write to protected memory", protocol.DDPLocalCatastrophic, func(t *testing.T, a *iwarp.Conn, b *iwarp.QP, m *mapped) error {
+		{name: "Write to protected memory", code: protocol.DDPLocalCatastrophic, do: func(t *testing.T, a *iwarp.Conn, b *iwarp.QP, m *mapped) error {
 			mr := must(b.PD().NewMR(m.mem, iwarp.RemoteWrite, nil))(t)
 			check(t, "Mprotect", unix.Mprotect(m.mem, unix.PROT_READ)) // SIGSEGV
 			return errors.Join(a.RDMAWrite(t.Context(), make([]byte, len(m.mem)), mr.Remote()), a.RDMARead(t.Context(), nil, iwarp.RemoteBuffer{}))
 		}},
-		{"Read", protocol.RDMAPStreamCatastrophic, func(t *testing.T, a *iwarp.Conn, b *iwarp.QP, m *mapped) error {
+		{name: "Read", code: protocol.RDMAPStreamCatastrophic, do: func(t *testing.T, a *iwarp.Conn, b *iwarp.QP, m *mapped) error {
 			mr := must(b.PD().NewMR(m.mem, iwarp.RemoteRead, nil))(t)
 			m.shorten(t, 0)
 			return a.RDMARead(t.Context(), make([]byte, len(m.mem)), mr.Remote())
 		}},
-		{"Read, half of it", protocol.RDMAPStreamCatastrophic, func(t *testing.T, a *iwarp.Conn, b *iwarp.QP, m *mapped) error {
+		{name: "Read, half of it", code: protocol.RDMAPStreamCatastrophic, do: func(t *testing.T, a *iwarp.Conn, b *iwarp.QP, m *mapped) error {
 			mr := must(b.PD().NewMR(m.mem, iwarp.RemoteRead, nil))(t)
 			m.shorten(t, len(m.mem)/2)
 			if len(m.mem) < os.Getpagesize() {
@@ -103,12 +103,12 @@ func TestTargetIsGone(t *testing.T) {
 			}
 			return a.RDMARead(t.Context(), make([]byte, len(m.mem)), mr.Remote())
 		}},
-		{"atomic", protocol.RDMAPStreamCatastrophic, func(t *testing.T, a *iwarp.Conn, b *iwarp.QP, m *mapped) error {
+		{name: "atomic", code: protocol.RDMAPStreamCatastrophic, do: func(t *testing.T, a *iwarp.Conn, b *iwarp.QP, m *mapped) error {
 			mr := must(b.PD().NewMR(m.mem, iwarp.RemoteAtomic, nil))(t)
 			m.shorten(t, 0)
 			return post(t, a.QP(), iwarp.SendWR{Op: iwarp.OpFetchAdd, Remote: remoteAt(mr, 8), Operand: 1}).Err
 		}},
-		{"Send", protocol.DDPLocalCatastrophic, func(t *testing.T, a *iwarp.Conn, b *iwarp.QP, m *mapped) error {
+		{name: "Send", code: protocol.DDPLocalCatastrophic, do: func(t *testing.T, a *iwarp.Conn, b *iwarp.QP, m *mapped) error {
 			check(t, "PostRecv", b.PostRecv(iwarp.RecvWR{SG: [][]byte{m.mem}}))
 			m.shorten(t, 0)
 			err := errors.Join(a.Send(t.Context(), make([]byte, len(m.mem))), a.RDMARead(t.Context(), nil, iwarp.RemoteBuffer{}))

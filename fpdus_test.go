@@ -66,7 +66,7 @@ func TestFPDUsOnLoopback(t *testing.T) {
 	for _, tt := range []struct {
 		cfg  iwarp.Config
 		want int
-	}{{iwarp.Config{}, 32 << 10}, {iwarp.Config{MPA: iwarp.MPAConfig{FPDUMax: 64776}}, 64776}, {iwarp.Config{MPA: iwarp.MPAConfig{Align: mpa.AlignSegments}}, 64776}} {
+	}{{cfg: iwarp.Config{}, want: 32 << 10}, {cfg: iwarp.Config{MPA: iwarp.MPAConfig{FPDUMax: 64776}}, want: 64776}, {cfg: iwarp.Config{MPA: iwarp.MPAConfig{Align: mpa.AlignSegments}}, want: 64776}} {
 		client, server := tcpPair(t, &tt.cfg, nil)
 		mr := must(server.NewMR(make([]byte, 1<<20), iwarp.RemoteWrite))(t)
 		for range 4 { // TCP's segments grow with the first octets

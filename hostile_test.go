@@ -159,11 +159,11 @@ func TestHostileFirstFPDU(t *testing.T) {
 		segment []byte
 		code    protocol.Code
 	}{
-		{"DDP version 0", control(iwarptest.Send(1, ee), 0, 0x40), protocol.DDPUntaggedVersion},
-		{"DDP version 2", control(iwarptest.Send(1, ee), 0, 0x42), protocol.DDPUntaggedVersion},
-		{"RDMAP version 0", control(iwarptest.Send(1, ee), 1, 0x03), protocol.RDMAPVersion},
-		{"RDMAP version 2", control(iwarptest.Send(1, ee), 1, 0x83), protocol.RDMAPVersion},
-		{"opcode 15", iwarptest.Untagged(15, true, 0, 0, 1, 0, ee), protocol.RDMAPOpcode},
+		{name: "DDP version 0", segment: control(iwarptest.Send(1, ee), 0, 0x40), code: protocol.DDPUntaggedVersion},
+		{name: "DDP version 2", segment: control(iwarptest.Send(1, ee), 0, 0x42), code: protocol.DDPUntaggedVersion},
+		{name: "RDMAP version 0", segment: control(iwarptest.Send(1, ee), 1, 0x03), code: protocol.RDMAPVersion},
+		{name: "RDMAP version 2", segment: control(iwarptest.Send(1, ee), 1, 0x83), code: protocol.RDMAPVersion},
+		{name: "opcode 15", segment: iwarptest.Untagged(15, true, 0, 0, 1, 0, ee), code: protocol.RDMAPOpcode},
 	} {
 		for _, server := range []bool{false, true} {
 			inEachSetting(t, func(t *testing.T, s setting) {

@@ -26,11 +26,11 @@ func TestLowerLayerEnds(t *testing.T) {
 		end  func(p *iwarptest.Peer)
 		code protocol.Code // 0: none
 	}{
-		"FIN":         {func(p *iwarptest.Peer) { p.CloseWrite() }, 0},
-		"reset":       {func(p *iwarptest.Peer) { p.Abort() }, protocol.MPAConnectionLost},
-		"FIN inside":  {func(p *iwarptest.Peer) { p.SendRaw(frame[:9]); p.CloseWrite() }, protocol.MPAConnectionLost},
-		"CRC":         {func(p *iwarptest.Peer) { p.SendRaw(bad); p.CloseWrite() }, protocol.MPACRC},
-		"empty ULPDU": {func(p *iwarptest.Peer) { p.SendRaw(iwarptest.FPDU(nil)); p.CloseWrite() }, protocol.DDPLocalCatastrophic},
+		"FIN":         {end: func(p *iwarptest.Peer) { p.CloseWrite() }, code: 0},
+		"reset":       {end: func(p *iwarptest.Peer) { p.Abort() }, code: protocol.MPAConnectionLost},
+		"FIN inside":  {end: func(p *iwarptest.Peer) { p.SendRaw(frame[:9]); p.CloseWrite() }, code: protocol.MPAConnectionLost},
+		"CRC":         {end: func(p *iwarptest.Peer) { p.SendRaw(bad); p.CloseWrite() }, code: protocol.MPACRC},
+		"empty ULPDU": {end: func(p *iwarptest.Peer) { p.SendRaw(iwarptest.FPDU(nil)); p.CloseWrite() }, code: protocol.DDPLocalCatastrophic},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

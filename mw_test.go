@@ -74,17 +74,17 @@ func TestWindowBounds(t *testing.T) {
 		do   func(c *iwarp.Conn, at iwarp.RemoteBuffer) error
 		code protocol.Code
 	}{
-		{"before", func(c *iwarp.Conn, at iwarp.RemoteBuffer) error {
+		{name: "before", do: func(c *iwarp.Conn, at iwarp.RemoteBuffer) error {
 			at.TO--
 			return c.RDMAWrite(t.Context(), []byte("x"), at)
-		}, protocol.DDPTaggedBounds},
-		{"beyond", func(c *iwarp.Conn, at iwarp.RemoteBuffer) error {
+		}, code: protocol.DDPTaggedBounds},
+		{name: "beyond", do: func(c *iwarp.Conn, at iwarp.RemoteBuffer) error {
 			at.Length = 0 // so that only the server objects
 			return c.RDMAWrite(t.Context(), make([]byte, 51), at)
-		}, protocol.DDPTaggedBounds},
-		{"read of a window for writing", func(c *iwarp.Conn, at iwarp.RemoteBuffer) error {
+		}, code: protocol.DDPTaggedBounds},
+		{name: "read of a window for writing", do: func(c *iwarp.Conn, at iwarp.RemoteBuffer) error {
 			return c.RDMARead(t.Context(), make([]byte, 1), at)
-		}, protocol.RDMAPAccess},
+		}, code: protocol.RDMAPAccess},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			client, qp, mr, g := windowPair(t)
@@ -107,33 +107,33 @@ func TestWindowEnds(t *testing.T) {
 		name string
 		end  func(t *testing.T, client *iwarp.Conn, qp *iwarp.QP, mw *iwarp.MW, mr *iwarp.MR)
 	}{
-		{"OpInvalidate", func(t *testing.T, _ *iwarp.Conn, qp *iwarp.QP, mw *iwarp.MW, _ *iwarp.MR) {
+		{name: "OpInvalidate", end: func(t *testing.T, _ *iwarp.Conn, qp *iwarp.QP, mw *iwarp.MW, _ *iwarp.MR) {
 			if c := post(t, qp, iwarp.SendWR{Op: iwarp.OpInvalidate, Invalidate: mw.STag()}); c.Err != nil {
 				t.Fatal(c.Err)
 			}
 		}},
-		{"Send with Invalidate", func(t *testing.T, client *iwarp.Conn, qp *iwarp.QP, mw *iwarp.MW, _ *iwarp.MR) {
+		{name: "Send with Invalidate", end: func(t *testing.T, client *iwarp.Conn, qp *iwarp.QP, mw *iwarp.MW, _ *iwarp.MR) {
 			check(t, "SendInvalidate", client.SendInvalidate(testContext(t), nil, mw.STag()))
 			if c := collect(t, qp.RecvCQ(), 1)[0]; c.Invalidated != mw.STag() {
 				t.Fatalf("completion %+v", c)
 			}
 		}},
-		{"MW.Close", func(_ *testing.T, _ *iwarp.Conn, _ *iwarp.QP, mw *iwarp.MW, _ *iwarp.MR) { mw.Close() }},
-		{"OpInvalidate of the region", func(t *testing.T, _ *iwarp.Conn, qp *iwarp.QP, _ *iwarp.MW, mr *iwarp.MR) {
+		{name: "MW.Close", end: func(_ *testing.T, _ *iwarp.Conn, _ *iwarp.QP, mw *iwarp.MW, _ *iwarp.MR) { mw.Close() }},
+		{name: "OpInvalidate of the region", end: func(t *testing.T, _ *iwarp.Conn, qp *iwarp.QP, _ *iwarp.MW, mr *iwarp.MR) {
 			if c := post(t, qp, iwarp.SendWR{Op: iwarp.OpInvalidate, Invalidate: mr.STag()}); c.Err != nil {
 				t.Fatal(c.Err)
 			}
 		}},
-		{"Send with Invalidate of the region", func(t *testing.T, client *iwarp.Conn, qp *iwarp.QP, _ *iwarp.MW, mr *iwarp.MR) {
+		{name: "Send with Invalidate of the region", end: func(t *testing.T, client *iwarp.Conn, qp *iwarp.QP, _ *iwarp.MW, mr *iwarp.MR) {
 			check(t, "SendInvalidate", client.SendInvalidate(testContext(t), nil, mr.STag()))
 			collect(t, qp.RecvCQ(), 1)
 		}},
-		{"MR.SetAccess, none", func(t *testing.T, _ *iwarp.Conn, _ *iwarp.QP, _ *iwarp.MW, mr *iwarp.MR) {
+		{name: "MR.SetAccess, none", end: func(t *testing.T, _ *iwarp.Conn, _ *iwarp.QP, _ *iwarp.MW, mr *iwarp.MR) {
 			check(t, "SetAccess", mr.SetAccess(0))
 		}},
-		{"MR.Rekey", func(_ *testing.T, _ *iwarp.Conn, _ *iwarp.QP, _ *iwarp.MW, mr *iwarp.MR) { mr.Rekey(uint8(mr.STag())) }},
-		{"MR.Invalidate", func(_ *testing.T, _ *iwarp.Conn, _ *iwarp.QP, _ *iwarp.MW, mr *iwarp.MR) { mr.Invalidate() }},
-		{"MR.Close", func(_ *testing.T, _ *iwarp.Conn, _ *iwarp.QP, _ *iwarp.MW, mr *iwarp.MR) { mr.Close() }},
+		{name: "MR.Rekey", end: func(_ *testing.T, _ *iwarp.Conn, _ *iwarp.QP, _ *iwarp.MW, mr *iwarp.MR) { mr.Rekey(uint8(mr.STag())) }},
+		{name: "MR.Invalidate", end: func(_ *testing.T, _ *iwarp.Conn, _ *iwarp.QP, _ *iwarp.MW, mr *iwarp.MR) { mr.Invalidate() }},
+		{name: "MR.Close", end: func(_ *testing.T, _ *iwarp.Conn, _ *iwarp.QP, _ *iwarp.MW, mr *iwarp.MR) { mr.Close() }},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			client, qp, mr, g := windowPair(t)

@@ -56,14 +56,14 @@ func TestStartupNames(t *testing.T) {
 		begins string
 		names  string
 	}{
-		{"silent responder", false, nil, "the peer sent nothing in answer to the Request: ", timedOut + ",peer silent"},
-		{"silent initiator", true, nil, "the peer sent nothing, and the initiator has to speak first: ", timedOut + ",peer silent"},
-		{"half a Reply", false, half, "the peer sent 9 octets, which are no whole Reply: ", timedOut},
-		{"half a Request", true, half, "the peer sent 9 octets, which are no whole Request: ", timedOut},
-		{"responder closes", false, fin, "the peer ended the connection before its Reply: EOF", "startup closed"},
-		{"initiator closes", true, fin, "the peer ended the connection before its Request: EOF", "startup closed"},
-		{"responder resets", false, func(p *iwarptest.Peer) { p.Abort() }, "the peer ended the connection before its Reply: ", "startup closed"},
-		{"initiator closes within", true, func(p *iwarptest.Peer) { half(p); fin(p) }, "the peer ended the connection in the middle of its Request, after 9 octets: ", "startup closed"},
+		{name: "silent responder", begins: "the peer sent nothing in answer to the Request: ", names: timedOut + ",peer silent"},
+		{name: "silent initiator", server: true, begins: "the peer sent nothing, and the initiator has to speak first: ", names: timedOut + ",peer silent"},
+		{name: "half a Reply", peer: half, begins: "the peer sent 9 octets, which are no whole Reply: ", names: timedOut},
+		{name: "half a Request", server: true, peer: half, begins: "the peer sent 9 octets, which are no whole Request: ", names: timedOut},
+		{name: "responder closes", peer: fin, begins: "the peer ended the connection before its Reply: EOF", names: "startup closed"},
+		{name: "initiator closes", server: true, peer: fin, begins: "the peer ended the connection before its Request: EOF", names: "startup closed"},
+		{name: "responder resets", peer: func(p *iwarptest.Peer) { p.Abort() }, begins: "the peer ended the connection before its Reply: ", names: "startup closed"},
+		{name: "initiator closes within", server: true, peer: func(p *iwarptest.Peer) { half(p); fin(p) }, begins: "the peer ended the connection in the middle of its Request, after 9 octets: ", names: "startup closed"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -34,13 +34,13 @@ func TestFewSystemCallsOnSmallSegments(t *testing.T) {
 		octets int
 		most   float64 // calls a message
 	}{
-		{mpa.AlignAuto, 64, 0.1},
-		{mpa.AlignAuto, 300, 0.1},
-		{mpa.AlignAuto, 1000, 0.1},
-		{mpa.AlignAuto, 4096, 0.1},
-		{mpa.AlignSegments, 64, 0.1},
-		{mpa.AlignSegments, 1000, 0.1},
-		{mpa.AlignStrict, 1000, 0.1},
+		{align: mpa.AlignAuto, octets: 64, most: 0.1},
+		{align: mpa.AlignAuto, octets: 300, most: 0.1},
+		{align: mpa.AlignAuto, octets: 1000, most: 0.1},
+		{align: mpa.AlignAuto, octets: 4096, most: 0.1},
+		{align: mpa.AlignSegments, octets: 64, most: 0.1},
+		{align: mpa.AlignSegments, octets: 1000, most: 0.1},
+		{align: mpa.AlignStrict, octets: 1000, most: 0.1},
 	} {
 		d := newDevice(t, nil)
 		a, b := newQP(t, d, nil), newQP(t, d, nil)

@@ -164,7 +164,7 @@ func (s *soak) connect(ctx context.Context, rnd *rand.Rand) (a, b *iwarp.Conn, e
 	go func() {
 		nc, err := nl.Accept()
 		if err != nil {
-			got <- accepted{nil, err}
+			got <- accepted{c: nil, err: err}
 			return
 		}
 		c, err := iwarp.Server(ctx, nc, cfg)

@@ -25,7 +25,7 @@ import (
 // the two programs can go on with.
 // Shows: MPA-7.1.2-06, MPA-7.1.2-07, MPA-7.1.2-12, MPA-7.1.2-17, MPA-7.1.1-12, MPA2-9.1-08
 func TestReject(t *testing.T) {
-	for _, c := range []struct{ rev, n int }{{1, 0}, {1, 512}, {2, 0}, {2, 1}, {2, 508}} {
+	for _, c := range []struct{ rev, n int }{{rev: 1, n: 0}, {rev: 1, n: 512}, {rev: 2, n: 0}, {rev: 2, n: 1}, {rev: 2, n: 508}} {
 		t.Run(fmt.Sprint(c), func(t *testing.T) {
 			a, b := netPair(t, "tcp")
 			defer a.Close()
@@ -180,12 +180,12 @@ func TestStartupTimeout(t *testing.T) {
 		ctx    time.Duration
 		want   time.Duration
 	}{
-		{"client, silent peer", false, silent, iwarp.Config{}, 0, 10 * time.Second},
-		{"server, silent peer", true, silent, iwarp.Config{StartupTimeout: time.Minute}, 0, time.Minute},
-		{"client, slow peer", false, drip(iwarptest.Reply(iwarptest.FlagC, 1, nil)), iwarp.Config{}, 0, 10 * time.Second},
-		{"server, slow peer", true, drip(iwarptest.Request(iwarptest.FlagC, 1, nil)), iwarp.Config{}, 0, 10 * time.Second},
-		{"client, context", false, silent, iwarp.Config{StartupTimeout: -1}, time.Hour, time.Hour},
-		{"server, context", true, silent, iwarp.Config{}, time.Second, time.Second},
+		{name: "client, silent peer", peer: silent, cfg: iwarp.Config{}, ctx: 0, want: 10 * time.Second},
+		{name: "server, silent peer", server: true, peer: silent, cfg: iwarp.Config{StartupTimeout: time.Minute}, ctx: 0, want: time.Minute},
+		{name: "client, slow peer", peer: drip(iwarptest.Reply(iwarptest.FlagC, 1, nil)), cfg: iwarp.Config{}, ctx: 0, want: 10 * time.Second},
+		{name: "server, slow peer", server: true, peer: drip(iwarptest.Request(iwarptest.FlagC, 1, nil)), cfg: iwarp.Config{}, ctx: 0, want: 10 * time.Second},
+		{name: "client, context", peer: silent, cfg: iwarp.Config{StartupTimeout: -1}, ctx: time.Hour, want: time.Hour},
+		{name: "server, context", server: true, peer: silent, cfg: iwarp.Config{}, ctx: time.Second, want: time.Second},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -251,9 +251,9 @@ func TestAcceptAgain(t *testing.T) {
 		cfg  iwarp.Config
 		word string
 	}{
-		{iwarp.Config{QP: used}, "in use"},
-		{iwarp.Config{MPA: iwarp.MPAConfig{Revision: 7}}, "Config.MPA.Revision"},
-		{iwarp.Config{MPA: iwarp.MPAConfig{Revision: 1}, PrivateData: make([]byte, 512)}, "512"}, // the Request is of revision 2
+		{cfg: iwarp.Config{QP: used}, word: "in use"},
+		{cfg: iwarp.Config{MPA: iwarp.MPAConfig{Revision: 7}}, word: "Config.MPA.Revision"},
+		{cfg: iwarp.Config{MPA: iwarp.MPAConfig{Revision: 1}, PrivateData: make([]byte, 512)}, word: "512"}, // the Request is of revision 2
 	} {
 		_, err := r.Accept(testContext(t), &c.cfg)
 		wantWords(t, err, c.word)
@@ -325,10 +325,10 @@ func TestEnhancedErrors(t *testing.T) {
 		block []byte
 		code  protocol.Code
 	}{
-		{"responder ORD above initiator IRD", iwarp.Config{IRD: 4}, iwarptest.Enhanced(0x8000|32, 0x8000|5, nil), protocol.MPAInsufficientIRD},
-		{"no common RTR", iwarp.Config{MPA: iwarp.MPAConfig{RTR: iwarp.RTRWrite}}, iwarptest.Enhanced(0x8000|0x4000|32, 4, nil), protocol.MPANoMatchingRTR},
-		{"no RTR at all", iwarp.Config{}, iwarptest.Enhanced(0x8000|32, 4, nil), protocol.MPANoMatchingRTR},
-		{"A not copied", iwarp.Config{}, iwarptest.Enhanced(32, 0x8000|4, nil), protocol.MPANoMatchingRTR},
+		{name: "responder ORD above initiator IRD", cfg: iwarp.Config{IRD: 4}, block: iwarptest.Enhanced(0x8000|32, 0x8000|5, nil), code: protocol.MPAInsufficientIRD},
+		{name: "no common RTR", cfg: iwarp.Config{MPA: iwarp.MPAConfig{RTR: iwarp.RTRWrite}}, block: iwarptest.Enhanced(0x8000|0x4000|32, 4, nil), code: protocol.MPANoMatchingRTR},
+		{name: "no RTR at all", cfg: iwarp.Config{}, block: iwarptest.Enhanced(0x8000|32, 4, nil), code: protocol.MPANoMatchingRTR},
+		{name: "A not copied", cfg: iwarp.Config{}, block: iwarptest.Enhanced(32, 0x8000|4, nil), code: protocol.MPANoMatchingRTR},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -150,11 +150,11 @@ func TestPeerSupports(t *testing.T) {
 		op   iwarp.Op
 		want iwarp.Support
 	}{
-		{a, iwarp.OpCompareSwap, iwarp.Supported},
-		{b, iwarp.OpFetchAdd, iwarp.Supported},
-		{b, iwarp.OpImmediate, iwarp.Supported},
-		{a, iwarp.OpImmediate, iwarp.SupportUnknown},
-		{a, iwarp.OpWrite, iwarp.Supported},
+		{c: a, op: iwarp.OpCompareSwap, want: iwarp.Supported},
+		{c: b, op: iwarp.OpFetchAdd, want: iwarp.Supported},
+		{c: b, op: iwarp.OpImmediate, want: iwarp.Supported},
+		{c: a, op: iwarp.OpImmediate, want: iwarp.SupportUnknown},
+		{c: a, op: iwarp.OpWrite, want: iwarp.Supported},
 	} {
 		if s := tt.c.PeerSupports(tt.op); s != tt.want {
 			t.Errorf("%v after use: %v, want %v", tt.op, s, tt.want)

@@ -94,13 +94,13 @@ func TestPostErrors(t *testing.T) {
 		bad   iwarp.SendWR
 		words []string
 	}{
-		{iwarp.SendWR{Op: 99}, []string{"Op", "99"}},
-		{iwarp.SendWR{}, []string{"Op", "0"}},
-		{iwarp.SendWR{Op: iwarp.OpSend, SG: make([][]byte, 3)}, []string{"SG", "3 elements", "at most 2"}},
-		{iwarp.SendWR{Op: iwarp.OpSend, Inline: true, SG: [][]byte{make([]byte, 1025)}}, []string{"Inline", "1025", "1024"}},
-		{iwarp.SendWR{Op: iwarp.OpRead, Inline: true, SG: [][]byte{make([]byte, 1)}}, []string{"Inline"}},
-		{iwarp.SendWR{Op: iwarp.OpWrite, SG: [][]byte{make([]byte, 2)}, Remote: iwarp.RemoteBuffer{TO: ^uint64(0)}}, []string{"TO", "wrap"}},
-		{iwarp.SendWR{Op: iwarp.OpFetchAdd, SG: [][]byte{make([]byte, 8)}}, []string{"SG"}},
+		{bad: iwarp.SendWR{Op: 99}, words: []string{"Op", "99"}},
+		{bad: iwarp.SendWR{}, words: []string{"Op", "0"}},
+		{bad: iwarp.SendWR{Op: iwarp.OpSend, SG: make([][]byte, 3)}, words: []string{"SG", "3 elements", "at most 2"}},
+		{bad: iwarp.SendWR{Op: iwarp.OpSend, Inline: true, SG: [][]byte{make([]byte, 1025)}}, words: []string{"Inline", "1025", "1024"}},
+		{bad: iwarp.SendWR{Op: iwarp.OpRead, Inline: true, SG: [][]byte{make([]byte, 1)}}, words: []string{"Inline"}},
+		{bad: iwarp.SendWR{Op: iwarp.OpWrite, SG: [][]byte{make([]byte, 2)}, Remote: iwarp.RemoteBuffer{TO: ^uint64(0)}}, words: []string{"TO", "wrap"}},
+		{bad: iwarp.SendWR{Op: iwarp.OpFetchAdd, SG: [][]byte{make([]byte, 8)}}, words: []string{"SG"}},
 	} {
 		err := a.PostSend(ok, ok, c.bad, ok)
 		var perr *iwarp.PostError
@@ -389,10 +389,10 @@ func TestRemoteBufferLength(t *testing.T) {
 			name string
 			to   iwarp.RemoteBuffer
 		}{
-			{"longer than Length", mr.Remote().Slice(0, 7)},
-			{"longer than what is left", mr.Remote().Slice(9, 7)},
-			{"a part behind the end", mr.Remote().Slice(17, 0)},
-			{"a part that is too long", mr.Remote().Slice(9, 8)},
+			{name: "longer than Length", to: mr.Remote().Slice(0, 7)},
+			{name: "longer than what is left", to: mr.Remote().Slice(9, 7)},
+			{name: "a part behind the end", to: mr.Remote().Slice(17, 0)},
+			{name: "a part that is too long", to: mr.Remote().Slice(9, 8)},
 		} {
 			if err := a.PostSend(wr(8, tt.to)); !errors.Is(err, iwarp.ErrInvalidWR) {
 				t.Errorf("%v, %s: %v, want ErrInvalidWR", op, tt.name, err)
@@ -498,18 +498,18 @@ func TestStatus(t *testing.T) {
 		err  error
 		want iwarp.Status
 	}{
-		{iwarp.OpSend, nil, iwarp.StatusSuccess},
-		{iwarp.OpWrite, remote(protocol.DDPTaggedBounds), iwarp.StatusRemoteAccess},
-		{iwarp.OpRead, remote(protocol.RDMAPAccess), iwarp.StatusRemoteAccess},
-		{iwarp.OpSend, remote(protocol.DDPUntaggedNoBuffer), iwarp.StatusRemoteInvalid},
-		{iwarp.OpImmediate, remote(protocol.RDMAPOpcode), iwarp.StatusRemoteUnsupported},
-		{iwarp.OpRead, flushed(remote(protocol.RDMAPAccess)), iwarp.StatusFlushed},
-		{iwarp.OpSend, flushed(&iwarp.ProtocolError{Code: protocol.MPACRC}), iwarp.StatusFlushed},
-		{iwarp.OpRead, &iwarp.ProtocolError{Code: protocol.RDMAPLocalCatastrophic}, iwarp.StatusLocal},
-		{iwarp.OpRecv, flushed(remote(protocol.DDPTaggedBounds)), iwarp.StatusFlushed},
-		{iwarp.OpRecv, &iwarp.ProtocolError{Code: protocol.DDPUntaggedTooLong}, iwarp.StatusLength},
-		{iwarp.OpRecv, &iwarp.ProtocolError{Code: protocol.RDMAPCannotInvalidate}, iwarp.StatusLocal},
-		{iwarp.OpSend, remote(protocol.DDPUntaggedTooLong), iwarp.StatusRemoteInvalid},
+		{op: iwarp.OpSend, err: nil, want: iwarp.StatusSuccess},
+		{op: iwarp.OpWrite, err: remote(protocol.DDPTaggedBounds), want: iwarp.StatusRemoteAccess},
+		{op: iwarp.OpRead, err: remote(protocol.RDMAPAccess), want: iwarp.StatusRemoteAccess},
+		{op: iwarp.OpSend, err: remote(protocol.DDPUntaggedNoBuffer), want: iwarp.StatusRemoteInvalid},
+		{op: iwarp.OpImmediate, err: remote(protocol.RDMAPOpcode), want: iwarp.StatusRemoteUnsupported},
+		{op: iwarp.OpRead, err: flushed(remote(protocol.RDMAPAccess)), want: iwarp.StatusFlushed},
+		{op: iwarp.OpSend, err: flushed(&iwarp.ProtocolError{Code: protocol.MPACRC}), want: iwarp.StatusFlushed},
+		{op: iwarp.OpRead, err: &iwarp.ProtocolError{Code: protocol.RDMAPLocalCatastrophic}, want: iwarp.StatusLocal},
+		{op: iwarp.OpRecv, err: flushed(remote(protocol.DDPTaggedBounds)), want: iwarp.StatusFlushed},
+		{op: iwarp.OpRecv, err: &iwarp.ProtocolError{Code: protocol.DDPUntaggedTooLong}, want: iwarp.StatusLength},
+		{op: iwarp.OpRecv, err: &iwarp.ProtocolError{Code: protocol.RDMAPCannotInvalidate}, want: iwarp.StatusLocal},
+		{op: iwarp.OpSend, err: remote(protocol.DDPUntaggedTooLong), want: iwarp.StatusRemoteInvalid},
 	} {
 		if got := (&iwarp.Completion{Op: c.op, Err: c.err}).Status(); got != c.want {
 			t.Errorf("%v, %v: %v, want %v", c.op, c.err, got, c.want)

@@ -41,11 +41,11 @@ func TestRevocationIsABarrier(t *testing.T) {
 		name   string
 		revoke func(*ddp.Table, *ddp.Region)
 	}{
-		{"Invalidate", func(_ *ddp.Table, r *ddp.Region) { r.Invalidate() }},
-		{"Deregister", func(_ *ddp.Table, r *ddp.Region) { r.Deregister() }},
-		{"SetAccess", func(_ *ddp.Table, r *ddp.Region) { r.SetAccess(0) }},
-		{"Rekey", func(_ *ddp.Table, r *ddp.Region) { r.Rekey(uint8(r.STag()) + 1) }},
-		{"RemoteInvalidate", func(table *ddp.Table, r *ddp.Region) {
+		{name: "Invalidate", revoke: func(_ *ddp.Table, r *ddp.Region) { r.Invalidate() }},
+		{name: "Deregister", revoke: func(_ *ddp.Table, r *ddp.Region) { r.Deregister() }},
+		{name: "SetAccess", revoke: func(_ *ddp.Table, r *ddp.Region) { r.SetAccess(0) }},
+		{name: "Rekey", revoke: func(_ *ddp.Table, r *ddp.Region) { r.Rekey(uint8(r.STag()) + 1) }},
+		{name: "RemoteInvalidate", revoke: func(table *ddp.Table, r *ddp.Region) {
 			if err := table.RemoteInvalidate(r.STag(), 1, 10); err != nil {
 				panic(err)
 			}

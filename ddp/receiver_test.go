@@ -212,18 +212,18 @@ func TestErrorNumbers(t *testing.T) {
 		code         protocol.Code
 		etype, value uint8
 	}{
-		{protocol.DDPLocalCatastrophic, 0, 0},
-		{protocol.DDPTaggedInvalidSTag, 1, 0},
-		{protocol.DDPTaggedBounds, 1, 1},
-		{protocol.DDPTaggedSTagNotAssociated, 1, 2},
-		{protocol.DDPTaggedTOWrap, 1, 3},
-		{protocol.DDPTaggedVersion, 1, 4},
-		{protocol.DDPUntaggedQN, 2, 1},
-		{protocol.DDPUntaggedNoBuffer, 2, 2},
-		{protocol.DDPUntaggedMSN, 2, 3},
-		{protocol.DDPUntaggedMO, 2, 4},
-		{protocol.DDPUntaggedTooLong, 2, 5},
-		{protocol.DDPUntaggedVersion, 2, 6},
+		{code: protocol.DDPLocalCatastrophic, etype: 0, value: 0},
+		{code: protocol.DDPTaggedInvalidSTag, etype: 1, value: 0},
+		{code: protocol.DDPTaggedBounds, etype: 1, value: 1},
+		{code: protocol.DDPTaggedSTagNotAssociated, etype: 1, value: 2},
+		{code: protocol.DDPTaggedTOWrap, etype: 1, value: 3},
+		{code: protocol.DDPTaggedVersion, etype: 1, value: 4},
+		{code: protocol.DDPUntaggedQN, etype: 2, value: 1},
+		{code: protocol.DDPUntaggedNoBuffer, etype: 2, value: 2},
+		{code: protocol.DDPUntaggedMSN, etype: 2, value: 3},
+		{code: protocol.DDPUntaggedMO, etype: 2, value: 4},
+		{code: protocol.DDPUntaggedTooLong, etype: 2, value: 5},
+		{code: protocol.DDPUntaggedVersion, etype: 2, value: 6},
 	} {
 		if tt.code != protocol.NewCode(protocol.LayerDDP, tt.etype, tt.value) {
 			t.Errorf("%v is not 1/%d/%02x", tt.code, tt.etype, tt.value)
@@ -239,13 +239,13 @@ func TestReceiveTolerates(t *testing.T) {
 			s.q.post(make([]byte, 8))
 		}
 		for _, tt := range []struct{ name, wire string }{
-			{"Rsvd set", "7d430000000000000000000000010000000068656c6c6f"},
-			{"RDMAP Rsv set", "417300000000000000000000000200000000" + "68656c6c6f"},
-			{"zero-length Write, unknown STag, TO 2^64-1", "c140ffffffffffffffffffffffff"},
-			{"zero-length Write, STag 0", "c1400000000000000000000000000000"[:28]},
-			{"zero-length, not the last", "8140000000000000000000000000"},
-			{"and its last", "c140000000000000000000000000"},
-			{"RsvdULP set", "4143ffffffff00000000000000030000000068656c6c6f"},
+			{name: "Rsvd set", wire: "7d430000000000000000000000010000000068656c6c6f"},
+			{name: "RDMAP Rsv set", wire: "417300000000000000000000000200000000" + "68656c6c6f"},
+			{name: "zero-length Write, unknown STag, TO 2^64-1", wire: "c140ffffffffffffffffffffffff"},
+			{name: "zero-length Write, STag 0", wire: "c1400000000000000000000000000000"[:28]},
+			{name: "zero-length, not the last", wire: "8140000000000000000000000000"},
+			{name: "and its last", wire: "c140000000000000000000000000"},
+			{name: "RsvdULP set", wire: "4143ffffffff00000000000000030000000068656c6c6f"},
 		} {
 			s.good(t, tt.name, unhex(t, tt.wire))
 		}
@@ -301,7 +301,7 @@ func TestVersionZero(t *testing.T) {
 	for _, tt := range []struct {
 		cfg  ddp.ReceiverConfig
 		good uint8
-	}{{ddp.ReceiverConfig{}, 1}, {ddp.ReceiverConfig{Version: 1}, 1}, {ddp.ReceiverConfig{VersionZero: true}, 0}} {
+	}{{cfg: ddp.ReceiverConfig{}, good: 1}, {cfg: ddp.ReceiverConfig{Version: 1}, good: 1}, {cfg: ddp.ReceiverConfig{VersionZero: true}, good: 0}} {
 		for dv := range uint8(4) {
 			h := tagged(0, 0, true)
 			h.Version = dv
@@ -321,10 +321,10 @@ func TestULPRefuses(t *testing.T) {
 		name string
 		seg  []byte
 	}{
-		{"untagged", segment(untagged(0, 1, 0, true), "hello")},
-		{"empty untagged", segment(untagged(0, 1, 0, true), "")},
-		{"tagged", segment(tagged(1, 0, true), "hello")},
-		{"empty tagged", segment(tagged(1, 0, true), "")},
+		{name: "untagged", seg: segment(untagged(0, 1, 0, true), "hello")},
+		{name: "empty untagged", seg: segment(untagged(0, 1, 0, true), "")},
+		{name: "tagged", seg: segment(tagged(1, 0, true), "hello")},
+		{name: "empty tagged", seg: segment(tagged(1, 0, true), "")},
 	} {
 		s := newSink(true, 0)
 		buf := make([]byte, 5)

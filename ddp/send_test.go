@@ -25,14 +25,14 @@ func TestCutAtMULPDU(t *testing.T) {
 		lengths []int
 	}{
 		{
-			"untagged", untagged(0, 1, 0, false),
-			[]string{"014300000000000000000000000100000000", "4143000000000000000000000001000005ca"},
-			[]int{1482, 566},
+			name: "untagged", header: untagged(0, 1, 0, false),
+			headers: []string{"014300000000000000000000000100000000", "4143000000000000000000000001000005ca"},
+			lengths: []int{1482, 566},
 		},
 		{
-			"tagged", tagged(7, 16384, false),
-			[]string{"8140000000070000000000004000", "c1400000000700000000000045ce"},
-			[]int{1486, 562},
+			name: "tagged", header: tagged(7, 16384, false),
+			headers: []string{"8140000000070000000000004000", "c1400000000700000000000045ce"},
+			lengths: []int{1486, 562},
 		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

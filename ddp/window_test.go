@@ -159,12 +159,12 @@ func TestInvalidateHere(t *testing.T) {
 		key  uint8
 		want bool
 	}{
-		{"own stream", me.PD, me.Stream, 0, true},
-		{"domain", me.PD, 0, 0, true},
-		{"another stream", me.PD, me.Stream + 1, 0, false},
-		{"another domain", me.PD + 1, 0, 0, false},
-		{"another domain, same stream", me.PD + 1, me.Stream, 0, false},
-		{"another key", me.PD, me.Stream, 1, false},
+		{name: "own stream", pd: me.PD, id: me.Stream, key: 0, want: true},
+		{name: "domain", pd: me.PD, id: 0, key: 0, want: true},
+		{name: "another stream", pd: me.PD, id: me.Stream + 1, key: 0, want: false},
+		{name: "another domain", pd: me.PD + 1, id: 0, key: 0, want: false},
+		{name: "another domain, same stream", pd: me.PD + 1, id: me.Stream, key: 0, want: false},
+		{name: "another key", pd: me.PD, id: me.Stream, key: 1, want: false},
 	} {
 		table := ddp.NewTable(0)
 		r := register(t, table, ddp.RegionConfig{Buf: make([]byte, 8), PD: tt.pd, Stream: tt.id})

@@ -34,11 +34,11 @@ func TestRelayTime(t *testing.T) {
 		first time.Duration // of 1000 octets
 		last  time.Duration // of them, and of the FIN
 	}{
-		"nothing":        {RelayPath{}, 0, 0},
-		"delay":          {RelayPath{Delay: 50 * time.Millisecond}, 50 * time.Millisecond, 50 * time.Millisecond},
-		"rate":           {RelayPath{Rate: 1000}, time.Millisecond, time.Second},
-		"both":           {RelayPath{Delay: time.Second, Rate: 100}, 1010 * time.Millisecond, 11 * time.Second},
-		"a small window": {RelayPath{Delay: time.Second, Window: 100}, time.Second, 11 * time.Second},
+		"nothing":        {path: RelayPath{}, first: 0, last: 0},
+		"delay":          {path: RelayPath{Delay: 50 * time.Millisecond}, first: 50 * time.Millisecond, last: 50 * time.Millisecond},
+		"rate":           {path: RelayPath{Rate: 1000}, first: time.Millisecond, last: time.Second},
+		"both":           {path: RelayPath{Delay: time.Second, Rate: 100}, first: 1010 * time.Millisecond, last: 11 * time.Second},
+		"a small window": {path: RelayPath{Delay: time.Second, Window: 100}, first: time.Second, last: 11 * time.Second},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -106,16 +106,16 @@ func TestRelayFPDUs(t *testing.T) {
 		fault string
 		want  func(f [][]byte) []byte
 	}{
-		{"corrupt:fpdu=3,octet=20,mask=0x80", func(f [][]byte) []byte { return cat(f[0], f[1], f[2], corrupt(f[3], 20, false), f[4]) }},
-		{"corrupt:fpdu=3,octet=20,mask=0x80,fix", func(f [][]byte) []byte { return cat(f[0], f[1], f[2], corrupt(f[3], 20, true), f[4]) }},
-		{"drop:fpdu=0,count=2", func(f [][]byte) []byte { return cat(f[2], f[3], f[4]) }},
-		{"drop:fpdu=1,count=-1", func(f [][]byte) []byte { return f[0] }},
-		{"reorder:fpdu=1", func(f [][]byte) []byte { return cat(f[0], f[2], f[1], f[3], f[4]) }},
-		{"reorder:fpdu=0,count=-1", func(f [][]byte) []byte { return cat(f[1], f[0], f[3], f[2], f[4]) }},
-		{"split:fpdu=2,size=7", func(f [][]byte) []byte { return cat(f...) }},
-		{"cut:fpdu=4", func(f [][]byte) []byte { return cat(f[:4]...) }},
-		{"hold:fpdu=2,for=1h", func(f [][]byte) []byte { return cat(f...) }},
-		{"drop:fpdu=0,back", func(f [][]byte) []byte { return cat(f...) }},
+		{fault: "corrupt:fpdu=3,octet=20,mask=0x80", want: func(f [][]byte) []byte { return cat(f[0], f[1], f[2], corrupt(f[3], 20, false), f[4]) }},
+		{fault: "corrupt:fpdu=3,octet=20,mask=0x80,fix", want: func(f [][]byte) []byte { return cat(f[0], f[1], f[2], corrupt(f[3], 20, true), f[4]) }},
+		{fault: "drop:fpdu=0,count=2", want: func(f [][]byte) []byte { return cat(f[2], f[3], f[4]) }},
+		{fault: "drop:fpdu=1,count=-1", want: func(f [][]byte) []byte { return f[0] }},
+		{fault: "reorder:fpdu=1", want: func(f [][]byte) []byte { return cat(f[0], f[2], f[1], f[3], f[4]) }},
+		{fault: "reorder:fpdu=0,count=-1", want: func(f [][]byte) []byte { return cat(f[1], f[0], f[3], f[2], f[4]) }},
+		{fault: "split:fpdu=2,size=7", want: func(f [][]byte) []byte { return cat(f...) }},
+		{fault: "cut:fpdu=4", want: func(f [][]byte) []byte { return cat(f[:4]...) }},
+		{fault: "hold:fpdu=2,for=1h", want: func(f [][]byte) []byte { return cat(f...) }},
+		{fault: "drop:fpdu=0,back", want: func(f [][]byte) []byte { return cat(f...) }},
 	} {
 		for _, markers := range []bool{false, true} {
 			for _, piece := range []int{1, 3, 100, 1 << 20} {

@@ -174,8 +174,8 @@ func TestRefusedFrames(t *testing.T) {
 		pos       uint64
 		code      protocol.Code
 	}{
-		{"bad_crc", "001741430000000000000000000000010000000068656c6c6f000000b990b10d", false, 0, protocol.MPACRC},
-		{"wrong_fpduptr", "002a41430000000000000000000000020000000000000018000000000000000000000000000000000000000000000000e996c154", true, 492, protocol.MPAMarker},
+		{name: "bad_crc", hex: "001741430000000000000000000000010000000068656c6c6f000000b990b10d", pos: 0, code: protocol.MPACRC},
+		{name: "wrong_fpduptr", hex: "002a41430000000000000000000000020000000000000018000000000000000000000000000000000000000000000000e996c154", markers: true, pos: 492, code: protocol.MPAMarker},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			wire := unhex(t, tt.hex)

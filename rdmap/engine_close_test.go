@@ -209,14 +209,14 @@ func TestNotAnRTR(t *testing.T) {
 		segs [][]byte
 		want string
 	}{
-		{"not agreed", newEnd(t, responder), [][]byte{iwarptest.Send(1, nil)}, `Send ""`},
-		{"initiator", newEnd(t, withRTR), [][]byte{iwarptest.Send(1, nil)}, `Send ""`},
-		{"after a Write", newEnd(t, withRTR, responder), [][]byte{iwarptest.Write(1, 0, nil), iwarptest.Send(1, nil)}, `Send ""`},
-		{"with octets", newEnd(t, withRTR, responder), [][]byte{iwarptest.Send(1, []byte("x"))}, `Send "x"`},
-		{"solicited", newEnd(t, withRTR, responder), [][]byte{iwarptest.SendSolicited(1, nil)}, `Send with SE ""`},
-		{"empty first segment", newEnd(t, withRTR, responder), [][]byte{
+		{name: "not agreed", e: newEnd(t, responder), segs: [][]byte{iwarptest.Send(1, nil)}, want: `Send ""`},
+		{name: "initiator", e: newEnd(t, withRTR), segs: [][]byte{iwarptest.Send(1, nil)}, want: `Send ""`},
+		{name: "after a Write", e: newEnd(t, withRTR, responder), segs: [][]byte{iwarptest.Write(1, 0, nil), iwarptest.Send(1, nil)}, want: `Send ""`},
+		{name: "with octets", e: newEnd(t, withRTR, responder), segs: [][]byte{iwarptest.Send(1, []byte("x"))}, want: `Send "x"`},
+		{name: "solicited", e: newEnd(t, withRTR, responder), segs: [][]byte{iwarptest.SendSolicited(1, nil)}, want: `Send with SE ""`},
+		{name: "empty first segment", e: newEnd(t, withRTR, responder), segs: [][]byte{
 			iwarptest.Untagged(3, false, 0, 0, 1, 0, nil), iwarptest.Untagged(3, true, 0, 0, 1, 0, []byte("x")),
-		}, `Send "x"`},
+		}, want: `Send "x"`},
 	} {
 		c.e.postRecv(4)
 		c.e.deliver(c.segs...)
@@ -232,9 +232,9 @@ func TestLLPLost(t *testing.T) {
 		err  error
 		code protocol.Code
 	}{
-		{"a plain error", reset, protocol.MPAConnectionLost},
-		{"EOF", io.EOF, protocol.MPAConnectionLost},
-		{"a typed one", &protocol.Error{Code: protocol.MPALocalCatastrophic}, protocol.MPALocalCatastrophic},
+		{name: "a plain error", err: reset, code: protocol.MPAConnectionLost},
+		{name: "EOF", err: io.EOF, code: protocol.MPAConnectionLost},
+		{name: "a typed one", err: &protocol.Error{Code: protocol.MPALocalCatastrophic}, code: protocol.MPALocalCatastrophic},
 	} {
 		for _, queue := range []bool{false, true} {
 			e := newEnd(t)

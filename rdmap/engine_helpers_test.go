@@ -379,7 +379,7 @@ func pump(a, b *end) {
 		if len(a.llp.sent)+len(b.llp.sent) == 0 {
 			return
 		}
-		for _, d := range [...]struct{ from, to *end }{{a, b}, {b, a}} {
+		for _, d := range [...]struct{ from, to *end }{{from: a, to: b}, {from: b, to: a}} {
 			for _, seg := range d.from.llp.sent {
 				_ = d.to.receive(seg)
 			}

@@ -35,15 +35,15 @@ func TestSentOctets(t *testing.T) {
 		e.post(r)
 	}
 	for _, want := range []struct{ why, hex string }{
-		{"Send", "414300000000000000000000000100000000 68656c6c6f"},
-		{"Write", "c140112233440000000000001000 646972656374206461746121 21"},
-		{"empty Send", "414300000000000000000000000200000000"},
-		{"empty Write", "c140000000010000000000000000"},
-		{"Send with Invalidate", "414411223344000000000000000300000000 627965"},
-		{"Send SE", "414500000000000000000000000400000000 64696e67"},
-		{"Send SE with Invalidate", "414655667788000000000000000500000000 646f6e67"},
-		{"Immediate", "414800000000000000000000000600000000 0102030405060708"},
-		{"Immediate SE", "414900000000000000000000000700000000 1112131415161718"},
+		{why: "Send", hex: "414300000000000000000000000100000000 68656c6c6f"},
+		{why: "Write", hex: "c140112233440000000000001000 646972656374206461746121 21"},
+		{why: "empty Send", hex: "414300000000000000000000000200000000"},
+		{why: "empty Write", hex: "c140000000010000000000000000"},
+		{why: "Send with Invalidate", hex: "414411223344000000000000000300000000 627965"},
+		{why: "Send SE", hex: "414500000000000000000000000400000000 64696e67"},
+		{why: "Send SE with Invalidate", hex: "414655667788000000000000000500000000 646f6e67"},
+		{why: "Immediate", hex: "414800000000000000000000000600000000 0102030405060708"},
+		{why: "Immediate SE", hex: "414900000000000000000000000700000000 1112131415161718"},
 	} {
 		e.wantSegment(want.why, unhex(t, want.hex))
 	}
@@ -136,19 +136,19 @@ func TestWriteErrors(t *testing.T) {
 		to   uint64
 		n    int
 	}{
-		{"unknown STag", protocol.DDPTaggedInvalidSTag, func(_ *end, s uint32) uint32 { return s ^ 1 }, 0, 1},
-		{"STag 0", protocol.DDPTaggedInvalidSTag, func(*end, uint32) uint32 { return 0 }, 0, 1},
-		{"read-only", protocol.DDPTaggedInvalidSTag, func(e *end, _ uint32) uint32 { return uint32(e.register(make([]byte, 8), 1).STag()) }, 0, 1},
-		{"of another stream", protocol.DDPTaggedSTagNotAssociated, func(e *end, _ uint32) uint32 {
+		{name: "unknown STag", code: protocol.DDPTaggedInvalidSTag, stag: func(_ *end, s uint32) uint32 { return s ^ 1 }, to: 0, n: 1},
+		{name: "STag 0", code: protocol.DDPTaggedInvalidSTag, stag: func(*end, uint32) uint32 { return 0 }, to: 0, n: 1},
+		{name: "read-only", code: protocol.DDPTaggedInvalidSTag, stag: func(e *end, _ uint32) uint32 { return uint32(e.register(make([]byte, 8), 1).STag()) }, to: 0, n: 1},
+		{name: "of another stream", code: protocol.DDPTaggedSTagNotAssociated, stag: func(e *end, _ uint32) uint32 {
 			e.peer.Stream += 100
 			return uint32(e.register(make([]byte, 8), allRights).STag())
-		}, 0, 1},
-		{"of another domain", protocol.DDPTaggedSTagNotAssociated, func(e *end, _ uint32) uint32 {
+		}, to: 0, n: 1},
+		{name: "of another domain", code: protocol.DDPTaggedSTagNotAssociated, stag: func(e *end, _ uint32) uint32 {
 			e.peer.PD++
 			return uint32(e.register(make([]byte, 8), allRights).STag())
-		}, 0, 1},
-		{"wrap", protocol.DDPTaggedTOWrap, nil, ^uint64(0), 2},
-		{"one beyond", protocol.DDPTaggedBounds, nil, 1, 32},
+		}, to: 0, n: 1},
+		{name: "wrap", code: protocol.DDPTaggedTOWrap, to: ^uint64(0), n: 2},
+		{name: "one beyond", code: protocol.DDPTaggedBounds, to: 1, n: 32},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			e := newEnd(t, responder)
@@ -178,7 +178,7 @@ func TestOpcodeChangesWithinMessage(t *testing.T) {
 	imm := func(last bool, op uint8, mo uint32, p string) []byte {
 		return iwarptest.Untagged(op, last, 0, 0, 1, mo, []byte(p))
 	}
-	for _, c := range []struct{ name, first, last string }{{"begins as Immediate Data", "8", "3"}, {"begins as a Send", "3", "8"}} {
+	for _, c := range []struct{ name, first, last string }{{name: "begins as Immediate Data", first: "8", last: "3"}, {name: "begins as a Send", first: "3", last: "8"}} {
 		t.Run(c.name, func(t *testing.T) {
 			e := newEnd(t, responder)
 			e.postRecv(8)
@@ -202,7 +202,7 @@ func TestSendMSNs(t *testing.T) {
 	}
 	e.post(rdmap.SendWR{Op: rdmap.OpFetchAdd})
 	e.post(rdmap.SendWR{Op: rdmap.OpFetchAdd})
-	for _, want := range []struct{ qn, msn uint32 }{{0, 0xffffffff}, {1, 0xffffffff}, {0, 0}, {1, 0}, {1, 1}, {1, 2}} {
+	for _, want := range []struct{ qn, msn uint32 }{{qn: 0, msn: 0xffffffff}, {qn: 1, msn: 0xffffffff}, {qn: 0, msn: 0}, {qn: 1, msn: 0}, {qn: 1, msn: 1}, {qn: 1, msn: 2}} {
 		got := e.next("MSN wraps from 2^32-1 to 0")
 		if qn, msn := binary.BigEndian.Uint32(got[6:]), binary.BigEndian.Uint32(got[10:]); qn != want.qn || msn != want.msn {
 			t.Errorf("sent %s, want QN %d MSN %d", iwarptest.Describe(got), want.qn, want.msn)
@@ -228,15 +228,15 @@ func TestRequestSlots(t *testing.T) {
 		slot               uint64
 		ok                 bool
 	}{
-		{"first", 0, 0, 1, 0, true},
-		{"second first", 0, 0, 2, 1, true},
-		{"beyond IRD", 0, 0, 5, 0, false},
-		{"all waiting", 4, 4, 5, 0, false},
-		{"one free", 4, 3, 5, 0, true},
-		{"last MSN", 1<<32 - 2, 0, 0xffffffff, (1<<32 - 2) % 4, true},
-		{"after it", 1<<32 - 1, 1, 0, (1<<32 - 1) % 4, true},
-		{"before it", 1<<32 - 2, 0, 0, (1<<32 - 1) % 4, true},
-		{"an old one", 5, 1, 5, 0, false},
+		{name: "first", delivered: 0, waiting: 0, msn: 1, slot: 0, ok: true},
+		{name: "second first", delivered: 0, waiting: 0, msn: 2, slot: 1, ok: true},
+		{name: "beyond IRD", delivered: 0, waiting: 0, msn: 5, slot: 0, ok: false},
+		{name: "all waiting", delivered: 4, waiting: 4, msn: 5, slot: 0, ok: false},
+		{name: "one free", delivered: 4, waiting: 3, msn: 5, slot: 0, ok: true},
+		{name: "last MSN", delivered: 1<<32 - 2, waiting: 0, msn: 0xffffffff, slot: (1<<32 - 2) % 4, ok: true},
+		{name: "after it", delivered: 1<<32 - 1, waiting: 1, msn: 0, slot: (1<<32 - 1) % 4, ok: true},
+		{name: "before it", delivered: 1<<32 - 2, waiting: 0, msn: 0, slot: (1<<32 - 1) % 4, ok: true},
+		{name: "an old one", delivered: 5, waiting: 1, msn: 5, slot: 0, ok: false},
 	} {
 		e := newEnd(t)
 		if slot, ok := e.s.TakeRequest(c.delivered, c.waiting, c.msn); ok != c.ok || slot != c.slot {

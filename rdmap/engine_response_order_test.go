@@ -15,12 +15,12 @@ func TestResponseInAnyOrder(t *testing.T) {
 	const data = "0123456789"
 	type part struct{ from, to int }
 	for _, parts := range [][]part{
-		{{0, 10}},
-		{{0, 4}, {4, 10}},
-		{{4, 10}, {0, 4}},
-		{{8, 10}, {5, 8}, {2, 5}, {0, 2}},
-		{{8, 10}, {0, 2}, {5, 8}, {2, 5}},
-		{{3, 3}, {4, 10}, {0, 4}},
+		{{from: 0, to: 10}},
+		{{from: 0, to: 4}, {from: 4, to: 10}},
+		{{from: 4, to: 10}, {from: 0, to: 4}},
+		{{from: 8, to: 10}, {from: 5, to: 8}, {from: 2, to: 5}, {from: 0, to: 2}},
+		{{from: 8, to: 10}, {from: 0, to: 2}, {from: 5, to: 8}, {from: 2, to: 5}},
+		{{from: 3, to: 3}, {from: 4, to: 10}, {from: 0, to: 4}},
 	} {
 		for _, change := range []func(*rdmap.Config){func(*rdmap.Config) {}, unordered} {
 			e := newEnd(t, change)

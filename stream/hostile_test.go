@@ -41,7 +41,7 @@ func script(t *testing.T, cfg *Config) (*scripted, *Conn) {
 		}
 	}
 	d := privateData{
-		credits: 32, grants: sge{0, uint32(s.list.STag()), grantEntries}, first: sge{0, uint32(s.ring.STag()), 4096},
+		credits: 32, grants: sge{addr: 0, stag: uint32(s.list.STag()), length: grantEntries}, first: sge{addr: 0, stag: uint32(s.ring.STag()), length: 4096},
 	}
 	accepted := make(chan *Conn)
 	go func() {
@@ -105,8 +105,8 @@ func TestHostileMessages(t *testing.T) {
 		"a limit of 18 bits":              func(s *scripted) { s.say(t, kindGrant, 1<<17|32) },
 		"memory that is not in the list":  func(s *scripted) { s.say(t, kindGrant, 32|grantMarked|grantMemory) },
 		"memory without the other mark":   func(s *scripted) { s.say(t, kindGrant, 32|grantMemory) },
-		"memory that wraps":               func(s *scripted) { s.grant(t, sge{1<<64 - 1, 1, 2}, 0) },
-		"memory that wraps, and is noted": func(s *scripted) { s.grant(t, sge{1<<64 - 1, 1, 2}, grantMarked|grantMemory) },
+		"memory that wraps":               func(s *scripted) { s.grant(t, sge{addr: 1<<64 - 1, stag: 1, length: 2}, 0) },
+		"memory that wraps, and is noted": func(s *scripted) { s.grant(t, sge{addr: 1<<64 - 1, stag: 1, length: 2}, grantMarked|grantMemory) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			s, c := script(t, cfg)
@@ -223,7 +223,7 @@ func TestSilentEnd(t *testing.T) {
 // rsockets do not mark their grants, and may write one before its message: it is found with any grant message.
 func TestUnmarkedGrants(t *testing.T) {
 	s, c := script(t, nil)
-	s.grant(t, sge{4096, uint32(s.ring.STag()), 4096}, 0)
+	s.grant(t, sge{addr: 4096, stag: uint32(s.ring.STag()), length: 4096}, 0)
 	_ = c.SetDeadline(time.Now().Add(time.Minute))
 	if n, err := c.Write(make([]byte, 8192)); n != 8192 || err != nil {
 		t.Fatal(n, err)

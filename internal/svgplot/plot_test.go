@@ -51,11 +51,11 @@ func TestScale(t *testing.T) {
 		y           []float64
 		bottom, top float64
 	}{
-		{false, []float64{0.3, 7}, 0, 10},
-		{false, []float64{1, 2}, 0, 2},
-		{false, nil, 0, 1},
-		{true, []float64{0.03, 7}, 0.01, 10},
-		{true, []float64{3}, 1, 10},
+		{log: false, y: []float64{0.3, 7}, bottom: 0, top: 10},
+		{log: false, y: []float64{1, 2}, bottom: 0, top: 2},
+		{log: false, bottom: 0, top: 1},
+		{log: true, y: []float64{0.03, 7}, bottom: 0.01, top: 10},
+		{log: true, y: []float64{3}, bottom: 1, top: 10},
 	} {
 		f := Figure{Log: c.log, Series: []Curve{{Y: c.y}}}
 		f.scale()

@@ -149,9 +149,9 @@ func TestStartupSent(t *testing.T) {
 		want string
 		cfg  iwarp.Config
 	}{
-		{"req_v1", iwarp.Config{MPA: iwarp.MPAConfig{Revision: 1}}},
-		{"req_v1_m_pd", iwarp.Config{MPA: iwarp.MPAConfig{Revision: 1, Markers: true}, PrivateData: []byte("abc")}},
-		{"req_v2_p2p", iwarp.Config{IRD: 16, ORD: 8, MPA: iwarp.MPAConfig{RTR: iwarp.RTRSend | iwarp.RTRWrite | iwarp.RTRRead}, PrivateData: []byte("x")}},
+		{want: "req_v1", cfg: iwarp.Config{MPA: iwarp.MPAConfig{Revision: 1}}},
+		{want: "req_v1_m_pd", cfg: iwarp.Config{MPA: iwarp.MPAConfig{Revision: 1, Markers: true}, PrivateData: []byte("abc")}},
+		{want: "req_v2_p2p", cfg: iwarp.Config{IRD: 16, ORD: 8, MPA: iwarp.MPAConfig{RTR: iwarp.RTRSend | iwarp.RTRWrite | iwarp.RTRRead}, PrivateData: []byte("x")}},
 	} {
 		p, up := start(t, true, &v.cfg)
 		p.WantRaw(v.want, octets(t, v.want))
@@ -162,8 +162,8 @@ func TestStartupSent(t *testing.T) {
 		request, want string
 		cfg           iwarp.Config
 	}{
-		{"req_v1", "rep_v1", iwarp.Config{}},
-		{"req_v2_p2p", "rep_v2_p2p", iwarp.Config{IRD: 8, ORD: 16, MPA: iwarp.MPAConfig{RTR: iwarp.RTRRead}}},
+		{request: "req_v1", want: "rep_v1", cfg: iwarp.Config{}},
+		{request: "req_v2_p2p", want: "rep_v2_p2p", cfg: iwarp.Config{IRD: 8, ORD: 16, MPA: iwarp.MPAConfig{RTR: iwarp.RTRRead}}},
 	} {
 		p, up := start(t, false, &v.cfg)
 		p.SendRaw(octets(t, v.request))
@@ -198,7 +198,7 @@ func TestStartupRefused(t *testing.T) {
 		name      string
 		initiator bool
 	}{
-		{"bad_key", false}, {"req_to_initiator", true}, {"rev3", false}, {"pd_513", false}, {"v2_s_short", false}, {"pd_truncated", false},
+		{name: "bad_key"}, {name: "req_to_initiator", initiator: true}, {name: "rev3"}, {name: "pd_513"}, {name: "v2_s_short"}, {name: "pd_truncated"},
 	} {
 		t.Run(v.name, func(t *testing.T) {
 			p, up := start(t, v.initiator, nil)

@@ -20,11 +20,11 @@ func TestBestMutant(t *testing.T) {
 		caught []*mutant
 		want   *mutant
 	}{
-		{nil, nil},
-		{[]*mutant{foreign}, foreign},
-		{[]*mutant{foreign, wide}, wide},
-		{[]*mutant{wide, foreign, narrow}, narrow},
-		{[]*mutant{narrow, wide}, narrow},
+		{caught: nil, want: nil},
+		{caught: []*mutant{foreign}, want: foreign},
+		{caught: []*mutant{foreign, wide}, want: wide},
+		{caught: []*mutant{wide, foreign, narrow}, want: narrow},
+		{caught: []*mutant{narrow, wide}, want: narrow},
 	} {
 		c.caught = x.caught
 		if got := c.best(); got != x.want {

@@ -16,9 +16,9 @@ var sizes = []int{64, 300, 1000, 1448, 1500, 2000, 4096, 5000, 16 << 10, 64 << 1
 
 // operations are what a ladder is of, and their colours.
 var operations = []struct{ name, op, color string }{
-	{"Writes", "write", svgplot.Ours},
-	{"Sends", "send", svgplot.Third},
-	{"Reads", "read", svgplot.Fourth},
+	{name: "Writes", op: "write", color: svgplot.Ours},
+	{name: "Sends", op: "send", color: svgplot.Third},
+	{name: "Reads", op: "read", color: svgplot.Fourth},
 }
 
 var ladderPlaces = []*place{&loopback, &veth, &vethKernel, &vethBare, &jumbo, &jumboBare}

@@ -27,10 +27,10 @@ type longRow struct {
 }
 
 var longRows = []longRow{
-	{"Writes", []string{"--op=write"}, 0},
-	{"Sends", []string{"--op=send"}, 0},
-	{"Reads, ORD 1", []string{"--op=read", "--ord=1", "--depth=64"}, 1},
-	{"Reads, ORD 32", []string{"--op=read", "--ord=32", "--depth=64"}, 32},
+	{name: "Writes", args: []string{"--op=write"}, ord: 0},
+	{name: "Sends", args: []string{"--op=send"}, ord: 0},
+	{name: "Reads, ORD 1", args: []string{"--op=read", "--ord=1", "--depth=64"}, ord: 1},
+	{name: "Reads, ORD 32", args: []string{"--op=read", "--ord=32", "--depth=64"}, ord: 32},
 }
 
 const longSize = 1 << 20

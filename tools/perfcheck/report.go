@@ -43,14 +43,14 @@ type section struct {
 }
 
 var sections = []section{
-	{"Loopback", (*checker).loopback},
-	{"Every size", (*checker).ladders},
-	{"On a network", (*checker).networkRows},
-	{"Latency", (*checker).latencies},
-	{"Other stacks", (*checker).peers},
-	{"Long fat paths", (*checker).longPaths},
-	{"Many connections", (*checker).many},
-	{"Idle connections", (*checker).idle},
+	{title: "Loopback", run: (*checker).loopback},
+	{title: "Every size", run: (*checker).ladders},
+	{title: "On a network", run: (*checker).networkRows},
+	{title: "Latency", run: (*checker).latencies},
+	{title: "Other stacks", run: (*checker).peers},
+	{title: "Long fat paths", run: (*checker).longPaths},
+	{title: "Many connections", run: (*checker).many},
+	{title: "Idle connections", run: (*checker).idle},
 }
 
 // run measures what was asked for, and writes the report if out says where to. It reports whether every gate is met.

@@ -26,24 +26,24 @@ type figure struct {
 
 // The figures, by what they are.
 func ratio(gate, aim float64) figure {
-	return figure{"of plain TCP", func(r *result) float64 { return r.Ratio }, mark{gate, aim, false}, true}
+	return figure{name: "of plain TCP", of: func(r *result) float64 { return r.Ratio }, mark: mark{gate: gate, aim: aim}, rounds: true}
 }
 
 func cpu(gate, aim float64) figure {
-	return figure{"CPU seconds per GB over plain TCP's", func(r *result) float64 { return r.CPURatio }, mark{gate, aim, true}, false}
+	return figure{name: "CPU seconds per GB over plain TCP's", of: func(r *result) float64 { return r.CPURatio }, mark: mark{gate: gate, aim: aim, low: true}}
 }
 
 func rate(gate, aim float64) figure {
-	return figure{"million messages/s", func(r *result) float64 { return r.Rate / 1e6 }, mark{gate, aim, false}, false}
+	return figure{name: "million messages/s", of: func(r *result) float64 { return r.Rate / 1e6 }, mark: mark{gate: gate, aim: aim}}
 }
 
 func calls(gate, aim float64) figure {
-	return figure{"data system calls over plain TCP's", func(r *result) float64 { return r.CallRatio }, mark{gate, aim, true}, false}
+	return figure{name: "data system calls over plain TCP's", of: func(r *result) float64 { return r.CallRatio }, mark: mark{gate: gate, aim: aim, low: true}}
 }
 
 // allocs is 0 but for what a sample allocates as a whole.
 func allocs() figure {
-	return figure{"allocations per operation", func(r *result) float64 { return r.Allocs }, mark{0.01, 0.01, true}, false}
+	return figure{name: "allocations per operation", of: func(r *result) float64 { return r.Allocs }, mark: mark{gate: 0.01, aim: 0.01, low: true}}
 }
 
 // noFold makes a processor look as if it had no AVX-512 for the CRC.

@@ -36,7 +36,7 @@ func checkDocs(files []file) (findings []finding) {
 	}
 	for dir, ok := range packageDoc {
 		if !ok {
-			findings = append(findings, finding{firstFile[dir], 1, "no package comment in " + dir})
+			findings = append(findings, finding{file: firstFile[dir], line: 1, what: "no package comment in " + dir})
 		}
 	}
 	return findings

@@ -66,7 +66,7 @@ func checkShows(files []file) (findings []finding) {
 			}
 			m := showsLine.FindStringSubmatch(line)
 			if m == nil {
-				findings = append(findings, finding{f.name, n, `write "// Shows: ID, ID"`})
+				findings = append(findings, finding{file: f.name, line: n, what: `write "// Shows: ID, ID"`})
 				return
 			}
 			for id := range strings.SplitSeq(m[1], ", ") {

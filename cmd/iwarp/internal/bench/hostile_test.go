@@ -300,7 +300,7 @@ func (s *benchServed) sampleWith(kind linkKind, p progressMode) *scripted {
 		s.t.Fatal(err)
 	}
 	s.t.Cleanup(l.close)
-	if err := l.add(cmdtest.Context(s.t), 0, s.dial(preface{kind, m.Token, 0})); err != nil {
+	if err := l.add(cmdtest.Context(s.t), 0, s.dial(preface{kind: kind, token: m.Token, index: 0})); err != nil {
 		s.t.Fatal(err)
 	}
 	regions, err := json.Marshal(benchMsg{Do: doConnected, Kind: kind, Regions: l.regions()})
@@ -339,7 +339,7 @@ func TestBenchServeSilentFlood(t *testing.T) {
 func TestBenchHostileServer(t *testing.T) {
 	const evil = "\x1b]0;owned\x07\x1b[2J\u202e\u009b31m\nerror: forged"
 	machineOf := func(s string) string {
-		b, err := json.Marshal(benchMsg{Machine: &machine{s, s, s, 1, s, []string{s, strings.Repeat(s, 1000)}, s}})
+		b, err := json.Marshal(benchMsg{Machine: &machine{Go: s, OS: s, Arch: s, CPUs: 1, Processor: s, Features: []string{s, strings.Repeat(s, 1000)}, Kernel: s}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -353,12 +353,12 @@ func TestBenchHostileServer(t *testing.T) {
 		replies []string
 		want    string
 	}{
-		"silent":           {nil, "no reply of the other end within"},
-		"gone quiet later": {[]string{machineOf("x")}, "no reply of the other end within"},
-		"error":            {[]string{string(failed)}, "the other end:"},
-		"machine":          {[]string{machineOf(evil), string(failed)}, "the other end:"},
-		"endless":          {[]string{strings.Repeat("x", 1<<20)}, "more than"},
-		"no JSON":          {[]string{evil}, "invalid character"},
+		"silent":           {replies: nil, want: "no reply of the other end within"},
+		"gone quiet later": {replies: []string{machineOf("x")}, want: "no reply of the other end within"},
+		"error":            {replies: []string{string(failed)}, want: "the other end:"},
+		"machine":          {replies: []string{machineOf(evil), string(failed)}, want: "the other end:"},
+		"endless":          {replies: []string{strings.Repeat("x", 1<<20)}, want: "more than"},
+		"no JSON":          {replies: []string{evil}, want: "invalid character"},
 	} {
 		for _, form := range []string{"--json=false", "--json"} {
 			t.Run(name+form, func(t *testing.T) {

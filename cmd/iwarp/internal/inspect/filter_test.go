@@ -26,28 +26,28 @@ func TestFilterWords(t *testing.T) {
 		filter string
 		want   string // one letter an event
 	}{
-		{"conn=1", "..1111"},
-		{"conn=2", "11...."},
-		{"conn=1-2", "111111"},
-		{"conn=3,2", "11...."},
-		{"conn!=2", "..1111"},
-		{"op=write", "1....."},
-		{"op=write,read", "11...."},
-		{"op=read-response", "......"},
-		{"op=startup", "..1..."},
-		{"op!=write", ".11111"},
-		{"stag=0x10", "1....."},
-		{"stag=32", ".1...."},
-		{"stag=0x30,0x10", "11...."},
-		{"frame=6", "1....."},
-		{"frame=2,10", ".11..."},
-		{"from=responder", "..11.."},
-		{"error", "..111."},
-		{"!error", "11...1"},
-		{"conn=1,error", "..111."},
-		{"conn=1 and op=startup", "..1..."},
-		{"conn=2 op=write && stag=0x10", "1....."},
-		{"error,conn=2", "......"},
+		{filter: "conn=1", want: "..1111"},
+		{filter: "conn=2", want: "11...."},
+		{filter: "conn=1-2", want: "111111"},
+		{filter: "conn=3,2", want: "11...."},
+		{filter: "conn!=2", want: "..1111"},
+		{filter: "op=write", want: "1....."},
+		{filter: "op=write,read", want: "11...."},
+		{filter: "op=read-response", want: "......"},
+		{filter: "op=startup", want: "..1..."},
+		{filter: "op!=write", want: ".11111"},
+		{filter: "stag=0x10", want: "1....."},
+		{filter: "stag=32", want: ".1...."},
+		{filter: "stag=0x30,0x10", want: "11...."},
+		{filter: "frame=6", want: "1....."},
+		{filter: "frame=2,10", want: ".11..."},
+		{filter: "from=responder", want: "..11.."},
+		{filter: "error", want: "..111."},
+		{filter: "!error", want: "11...1"},
+		{filter: "conn=1,error", want: "..111."},
+		{filter: "conn=1 and op=startup", want: "..1..."},
+		{filter: "conn=2 op=write && stag=0x10", want: "1....."},
+		{filter: "error,conn=2", want: "......"},
 	} {
 		f, err := parseFilter(test.filter)
 		if err != nil {
@@ -149,7 +149,7 @@ func TestGate(t *testing.T) {
 		e    analysis.Event
 		want int
 	}{
-		{opened(1), 0}, {opened(2), 0}, {send, 0}, {write(1), 2}, {write(1), 1}, {send, 0}, {closed(2), 0}, {closed(1), 1},
+		{e: opened(1), want: 0}, {e: opened(2), want: 0}, {e: send, want: 0}, {e: write(1), want: 2}, {e: write(1), want: 1}, {e: send, want: 0}, {e: closed(2), want: 0}, {e: closed(1), want: 1},
 	} {
 		if got := len(g.pass(step.e)); got != step.want {
 			t.Errorf("step %d: %d events pass, want %d", i, got, step.want)

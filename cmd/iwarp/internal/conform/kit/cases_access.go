@@ -66,7 +66,7 @@ func places() []place {
 		id   string
 		to   uint64
 		size uint32
-	}{{"wrap-1", ^uint64(0), 2}, {"wrap-10", ^uint64(0) - 8, 10}, {"wrap-4096", ^uint64(0) - 100, 4096}} {
+	}{{id: "wrap-1", to: ^uint64(0), size: 2}, {id: "wrap-10", to: ^uint64(0) - 8, size: 10}, {id: "wrap-4096", to: ^uint64(0) - 100, size: 4096}} {
 		for _, kind := range []int{advert.All, advert.High} {
 			id := w.id
 			if kind == advert.High {
@@ -156,7 +156,7 @@ func goodAccess() []*Case {
 			off  func(size uint32) uint64
 			size uint32
 		}{
-			{"first-octet", func(uint32) uint64 { return 0 }, 1}, {"last-octet", func(n uint32) uint64 { return uint64(n - 1) }, 1}, {"all", func(uint32) uint64 { return 0 }, 4096},
+			{id: "first-octet", off: func(uint32) uint64 { return 0 }, size: 1}, {id: "last-octet", off: func(n uint32) uint64 { return uint64(n - 1) }, size: 1}, {id: "all", off: func(uint32) uint64 { return 0 }, size: 4096},
 		} {
 			good(fmt.Sprintf("good-region-%d-%s", kind, e.id), "RDMAP-5.1-03 RDMAP-5.2.1-08 DDP-5.2-06 DDP-8.3-01", "A region is reached from its first octet to its last", func(s *session) {
 				r := s.region(kind)
@@ -211,12 +211,12 @@ func invalidateCases() []*Case {
 		stag    func(s *session) uint32
 		more    []Answer
 	}{
-		{"stag-0", "RDMAP-7.2-04", func(*session) uint32 { return 0 }, nil},
-		{"unknown", "RDMAP-7.2-04", func(s *session) uint32 { return s.region(advert.Victim).STag ^ 0x4000 }, nil},
-		{"wrong-key", "RDMAP-7.2-04", func(s *session) uint32 { return s.region(advert.Victim).STag ^ 1 }, nil},
-		{"gone", "RDMAP-7.2-04", func(s *session) uint32 { return s.region(advert.Gone).STag }, nil},
-		{"foreign-domain", "RDMAP-7.2-05 RDMAP-5.3-11", func(s *session) uint32 { return s.region(advert.Foreign).STag }, nil},
-		{"shared", "RDMAP-8.1.1-07 RDMAP-5.3-11", func(s *session) uint32 { return s.region(advert.Shared).STag }, nil},
+		{id: "stag-0", ids: "RDMAP-7.2-04", stag: func(*session) uint32 { return 0 }},
+		{id: "unknown", ids: "RDMAP-7.2-04", stag: func(s *session) uint32 { return s.region(advert.Victim).STag ^ 0x4000 }},
+		{id: "wrong-key", ids: "RDMAP-7.2-04", stag: func(s *session) uint32 { return s.region(advert.Victim).STag ^ 1 }},
+		{id: "gone", ids: "RDMAP-7.2-04", stag: func(s *session) uint32 { return s.region(advert.Gone).STag }},
+		{id: "foreign-domain", ids: "RDMAP-7.2-05 RDMAP-5.3-11", stag: func(s *session) uint32 { return s.region(advert.Foreign).STag }},
+		{id: "shared", ids: "RDMAP-8.1.1-07 RDMAP-5.3-11", stag: func(s *session) uint32 { return s.region(advert.Shared).STag }},
 	} {
 		for _, se := range []bool{false, true} {
 			id := "invalidate/" + v.id

@@ -234,25 +234,25 @@ func crcCases() []*Case {
 		offset int
 		bit    byte
 	}{
-		{"ddp-control", 2, 0x04},
-		{"rdmap-control", 3, 0x10},
-		{"stag", 7, 1},
-		{"to", 15, 0x80},
-		{"first-octet", 16, 1},
-		{"middle", 60, 0x10},
-		{"last-octet", 116, 0x80},
-		{"pad", 118, 1},
-		{"crc-0", 120, 1},
-		{"crc-1", 121, 1},
-		{"crc-2", 122, 1},
-		{"crc-3", 123, 0x80},
+		{id: "ddp-control", offset: 2, bit: 0x04},
+		{id: "rdmap-control", offset: 3, bit: 0x10},
+		{id: "stag", offset: 7, bit: 1},
+		{id: "to", offset: 15, bit: 0x80},
+		{id: "first-octet", offset: 16, bit: 1},
+		{id: "middle", offset: 60, bit: 0x10},
+		{id: "last-octet", offset: 116, bit: 0x80},
+		{id: "pad", offset: 118, bit: 1},
+		{id: "crc-0", offset: 120, bit: 1},
+		{id: "crc-1", offset: 121, bit: 1},
+		{id: "crc-2", offset: 122, bit: 1},
+		{id: "crc-3", offset: 123, bit: 0x80},
 	} {
 		add("write-"+at.id, "a Write with one bit changed: "+at.id, false, write, func(f []byte) { f[len(f)-124+at.offset] ^= at.bit })
 	}
 	for _, at := range []struct {
 		id     string
 		offset int
-	}{{"qn", 11}, {"msn", 15}, {"mo", 19}, {"payload", 40}, {"crc", 72}} {
+	}{{id: "qn", offset: 11}, {id: "msn", offset: 15}, {id: "mo", offset: 19}, {id: "payload", offset: 40}, {id: "crc", offset: 72}} {
 		add("send-"+at.id, "a Send with one bit changed: "+at.id, false, send, func(f []byte) { f[len(f)-76+at.offset] ^= 2 })
 	}
 	add("read-request", "a Read Request with one bit of its size changed", false,

@@ -50,9 +50,9 @@ var headerKinds = []struct {
 	tagged bool
 	make   func(s *session) []byte
 }{
-	{"write", true, func(*session) []byte { return iwarptest.Write(0, 0, nil) }},
-	{"send", false, func(s *session) []byte { return iwarptest.Send(s.msn(0), nil) }},
-	{"read-request", false, func(s *session) []byte {
+	{id: "write", tagged: true, make: func(*session) []byte { return iwarptest.Write(0, 0, nil) }},
+	{id: "send", make: func(s *session) []byte { return iwarptest.Send(s.msn(0), nil) }},
+	{id: "read-request", make: func(s *session) []byte {
 		s.reads = append(s.reads, &read{stag: 1})
 		return iwarptest.ReadRequest(s.msn(1), 1, 0, 0, 0, 0)
 	}},
@@ -253,14 +253,14 @@ func queueCases() []*Case {
 		id  string
 		msn func(due uint32) uint32
 	}{
-		{"zero", func(uint32) uint32 { return 0 }},
-		{"skip-1", func(d uint32) uint32 { return d + 1 }},
-		{"skip-2", func(d uint32) uint32 { return d + 2 }},
-		{"skip-1000", func(d uint32) uint32 { return d + 1000 }},
-		{"half", func(d uint32) uint32 { return d + 1<<31 }},
-		{"before", func(d uint32) uint32 { return d - 1 }},
-		{"last", func(uint32) uint32 { return 1<<32 - 1 }},
-		{"swapped", func(d uint32) uint32 { return (d&0xff)<<24 | d>>24 }},
+		{id: "zero", msn: func(uint32) uint32 { return 0 }},
+		{id: "skip-1", msn: func(d uint32) uint32 { return d + 1 }},
+		{id: "skip-2", msn: func(d uint32) uint32 { return d + 2 }},
+		{id: "skip-1000", msn: func(d uint32) uint32 { return d + 1000 }},
+		{id: "half", msn: func(d uint32) uint32 { return d + 1<<31 }},
+		{id: "before", msn: func(d uint32) uint32 { return d - 1 }},
+		{id: "last", msn: func(uint32) uint32 { return 1<<32 - 1 }},
+		{id: "swapped", msn: func(d uint32) uint32 { return (d&0xff)<<24 | d>>24 }},
 	} {
 		all = append(all, segmentCase{
 			id: "queue/msn-send-" + m.id, ids: "DDP-4.3-07 DDP-4.3-08 DDP-7.1-06 DDP-7.1-02", level: Hostile, rule: "MSNs of a queue count up by one from 1",

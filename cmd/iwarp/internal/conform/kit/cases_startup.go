@@ -44,10 +44,10 @@ func startupCases() []*Case {
 	bad("key-of-a-reply", "MPA-7.1.2-19 MPA-7.1.1-02", "The key of a Reply where a Request is due: close TCP", "a frame with the key of a Reply",
 		func(req []byte) []byte { copy(req, "MPA ID Rep Frame"); return req }, gone)
 	for _, text := range []struct{ id, octets string }{
-		{"http", "GET / HTTP/1.1\r\nHost: example.org\r\nAccept: */*\r\n\r\n"},
-		{"tls", "\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + string(make([]byte, 64))},
-		{"zeros", string(make([]byte, 600))},
-		{"fpdu", string(iwarptest.FPDU(iwarptest.Send(1, []byte("no startup at all"))))},
+		{id: "http", octets: "GET / HTTP/1.1\r\nHost: example.org\r\nAccept: */*\r\n\r\n"},
+		{id: "tls", octets: "\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + string(make([]byte, 64))},
+		{id: "zeros", octets: string(make([]byte, 600))},
+		{id: "fpdu", octets: string(iwarptest.FPDU(iwarptest.Send(1, []byte("no startup at all"))))},
 	} {
 		bad("text-"+text.id, "MPA-7.1.1-02 MPA-7.1.2-05 R06 R07", "What is no Request is badly formed: close TCP", "octets of another protocol: "+text.id,
 			func([]byte) []byte { return []byte(text.octets) }, gone)
@@ -129,7 +129,7 @@ func replyCases() []*Case {
 	bad("key-of-a-request", "MPA-7.1.2-19 MPA-7.1.1-04", "A Request where a Reply is due: both ends are initiators: close TCP", "a frame with the key of a Request",
 		func(b []byte) []byte { copy(b, "MPA ID Req Frame"); return b }, gone)
 	for _, text := range []struct{ id, octets string }{
-		{"http", "HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n"}, {"ssh", "SSH-2.0-OpenSSH_9.2\r\n"}, {"zeros", string(make([]byte, 600))},
+		{id: "http", octets: "HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n"}, {id: "ssh", octets: "SSH-2.0-OpenSSH_9.2\r\n"}, {id: "zeros", octets: string(make([]byte, 600))},
 	} {
 		bad("text-"+text.id, "MPA-7.1.1-04 MPA-7.1.2-11 R06", "What is no Reply is badly formed: close TCP", "octets of another protocol: "+text.id,
 			func([]byte) []byte { return []byte(text.octets) }, gone)
@@ -166,7 +166,7 @@ func rejectCases() []*Case {
 		id    string
 		data  []byte
 		level Level
-	}{{"", nil, Hostile}, {"-with-private-data", []byte("busy"), Hostile}, {"-with-508-octets", make([]byte, 508), Crasher}} {
+	}{{id: "", level: Hostile}, {id: "-with-private-data", data: []byte("busy"), level: Hostile}, {id: "-with-508-octets", data: make([]byte, 508), level: Crasher}} {
 		all = append(all, &Case{
 			ID: "reply/reject" + pd.id, Rules: rules("MPA-7.1.1-12 MPA-7.1.2-12 MPA-7.1.2-03 MPA-7.1.4.2-02"), Roles: Responder, Level: pd.level,
 			Rule: "After a Reply with R=1 the initiator leaves MPA: it sends no FPDU, and closes or keeps TCP", Sends: "a Reply with R=1",

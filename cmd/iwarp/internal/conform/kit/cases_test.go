@@ -114,12 +114,12 @@ func TestSelect(t *testing.T) {
 		opts kit.Options
 		ok   func(*kit.Case) bool
 	}{
-		{"initiator", kit.Options{}, func(c *kit.Case) bool { return c.Roles&kit.Initiator != 0 }},
-		{"responder", kit.Options{Role: kit.Responder}, func(c *kit.Case) bool { return c.Roles&kit.Responder != 0 }},
-		{"gentle", kit.Options{Gentle: true}, func(c *kit.Case) bool { return c.Level != kit.Crasher }},
-		{"run by id", kit.Options{Run: "^crc/"}, func(c *kit.Case) bool { return c.Family() == "crc" }},
-		{"run by rule", kit.Options{Run: "^R40$"}, func(c *kit.Case) bool { return strings.Contains(strings.Join(c.Rules, " "), "R40") }},
-		{"skip", kit.Options{Skip: "^crc/"}, func(c *kit.Case) bool { return c.Family() != "crc" }},
+		{name: "initiator", opts: kit.Options{}, ok: func(c *kit.Case) bool { return c.Roles&kit.Initiator != 0 }},
+		{name: "responder", opts: kit.Options{Role: kit.Responder}, ok: func(c *kit.Case) bool { return c.Roles&kit.Responder != 0 }},
+		{name: "gentle", opts: kit.Options{Gentle: true}, ok: func(c *kit.Case) bool { return c.Level != kit.Crasher }},
+		{name: "run by id", opts: kit.Options{Run: "^crc/"}, ok: func(c *kit.Case) bool { return c.Family() == "crc" }},
+		{name: "run by rule", opts: kit.Options{Run: "^R40$"}, ok: func(c *kit.Case) bool { return strings.Contains(strings.Join(c.Rules, " "), "R40") }},
+		{name: "skip", opts: kit.Options{Skip: "^crc/"}, ok: func(c *kit.Case) bool { return c.Family() != "crc" }},
 	} {
 		cases, err := kit.Select(&c.opts)
 		if err != nil || len(cases) == 0 {

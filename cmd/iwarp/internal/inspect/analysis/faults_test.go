@@ -223,13 +223,13 @@ func TestFaultsOfTheCapture(t *testing.T) {
 		req, rep         byte
 		peerToPeer, join bool
 	}{
-		{"CRC", 0x40, 0x40, false, false},
-		{"peer-to-peer", 0x40, 0x40, true, false},
-		{"no CRC", 0, 0, false, false},
-		{"no CRC, FPDUs joined", 0, 0, false, true},
-		{"Markers", 0xc0, 0xc0, false, false},
-		{"Markers from the Initiator, FPDUs joined", 0x40, 0xc0, true, true},
-		{"Markers, no CRC", 0x80, 0x80, false, false},
+		{name: "CRC", req: 0x40, rep: 0x40},
+		{name: "peer-to-peer", req: 0x40, rep: 0x40, peerToPeer: true},
+		{name: "no CRC", req: 0, rep: 0},
+		{name: "no CRC, FPDUs joined", req: 0, rep: 0, join: true},
+		{name: "Markers", req: 0xc0, rep: 0xc0},
+		{name: "Markers from the Initiator, FPDUs joined", req: 0x40, rep: 0xc0, peerToPeer: true, join: true},
+		{name: "Markers, no CRC", req: 0x80, rep: 0x80},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			file := busy(c.req, c.rep, c.peerToPeer, c.join)
@@ -278,25 +278,25 @@ func TestEndsOfTheCapture(t *testing.T) {
 		play func(d *deal)
 		want string // an anomaly
 	}{
-		"acknowledged, and not here": {func(d *deal) {
+		"acknowledged, and not here": {play: func(d *deal) {
 			d.skip(0, make([]byte, 100))
 			d.raw(1, d.seq[1], tcpACK, nil)
-		}, "hole 100"},
-		"a FIN that is not here": {func(d *deal) {
+		}, want: "hole 100"},
+		"a FIN that is not here": {play: func(d *deal) {
 			d.skip(0, make([]byte, 1))
 			d.raw(1, d.seq[1], tcpACK, nil)
-		}, ""},
-		"FIN within an FPDU": {func(d *deal) {
+		}, want: ""},
+		"FIN within an FPDU": {play: func(d *deal) {
 			d.send(0, d.f[0].Frame(iwarptest.Send(2, []byte("half of it")))[:20])
 			d.close()
-		}, "unfinished 20 its sender closed this direction by FIN within an FPDU"},
-		"the end within an FPDU": {func(d *deal) {
+		}, want: "unfinished 20 its sender closed this direction by FIN within an FPDU"},
+		"the end within an FPDU": {play: func(d *deal) {
 			d.send(0, d.f[0].Frame(iwarptest.Send(2, []byte("half of it")))[:20])
-		}, "unfinished 20 the capture of this direction ends within an FPDU"},
-		"a Terminate that is cut": {func(d *deal) {
+		}, want: "unfinished 20 the capture of this direction ends within an FPDU"},
+		"a Terminate that is cut": {play: func(d *deal) {
 			d.snap = 14 + 20 + 20 + 2 + 18 + 6
 			d.say(1, iwarptest.Terminate(0x1203, iwarptest.Send(9, nil)))
-		}, "cut 22"},
+		}, want: "cut 22"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			d := started()

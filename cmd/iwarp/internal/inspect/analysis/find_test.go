@@ -18,14 +18,14 @@ func TestMidStream(t *testing.T) {
 		size         int // of a segment; 0: one FPDU each
 		least        int // messages of 40
 	}{
-		{"CRC, aligned", false, true, 0, 40},
-		{"CRC, not aligned", false, true, 700, 38},
-		{"no CRC, aligned", false, false, 0, 40},
-		{"no CRC, not aligned", false, false, 700, 36},
-		{"Markers and CRC, aligned", true, true, 0, 40},
-		{"Markers and CRC, not aligned", true, true, 700, 36},
-		{"Markers, aligned", true, false, 0, 38},
-		{"Markers, not aligned", true, false, 700, 34},
+		{name: "CRC, aligned", crc: true, size: 0, least: 40},
+		{name: "CRC, not aligned", crc: true, size: 700, least: 38},
+		{name: "no CRC, aligned", size: 0, least: 40},
+		{name: "no CRC, not aligned", size: 700, least: 36},
+		{name: "Markers and CRC, aligned", markers: true, crc: true, size: 0, least: 40},
+		{name: "Markers and CRC, not aligned", markers: true, crc: true, size: 700, least: 36},
+		{name: "Markers, aligned", markers: true, size: 0, least: 38},
+		{name: "Markers, not aligned", markers: true, size: 700, least: 34},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			for skip := range uint64(7) {

@@ -202,10 +202,10 @@ func TestPortsAnew(t *testing.T) {
 		seq  [2]uint32
 		skip int // frames of the handshake
 	}{
-		"all of it":            {[2]uint32{900, 700}, 0},
-		"no first SYN":         {[2]uint32{900, 700}, 1},
-		"no handshake":         {[2]uint32{3 << 30, 3<<30 + 9}, 3},
-		"no handshake, before": {[2]uint32{1<<32 - 1<<30, 1<<32 - 1<<30}, 3},
+		"all of it":            {seq: [2]uint32{900, 700}, skip: 0},
+		"no first SYN":         {seq: [2]uint32{900, 700}, skip: 1},
+		"no handshake":         {seq: [2]uint32{3 << 30, 3<<30 + 9}, skip: 3},
+		"no handshake, before": {seq: [2]uint32{1<<32 - 1<<30, 1<<32 - 1<<30}, skip: 3},
 	} {
 		t.Run(name, func(t *testing.T) {
 			out := ownOut()

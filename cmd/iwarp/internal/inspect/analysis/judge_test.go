@@ -350,8 +350,8 @@ func TestJudgesCanFail(t *testing.T) {
 		name string
 		see  func(t *testing.T) map[[2]int]*sight
 	}{
-		{"own", func(t *testing.T) map[[2]int]*sight { return own(t, file) }},
-		{"tshark", func(t *testing.T) map[[2]int]*sight { return askTshark(t, needTshark(t), file) }},
+		{name: "own", see: func(t *testing.T) map[[2]int]*sight { return own(t, file) }},
+		{name: "tshark", see: func(t *testing.T) map[[2]int]*sight { return askTshark(t, needTshark(t), file) }},
 	} {
 		t.Run(judge.name, func(t *testing.T) {
 			seen := judge.see(t)

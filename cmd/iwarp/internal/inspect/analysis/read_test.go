@@ -94,18 +94,18 @@ func TestLinks(t *testing.T) {
 		v6   bool
 		wrap func([]byte) []byte
 	}{
-		{"ethernet", 1, false, onEthernet},
-		{"ethernet, IPv6", 1, true, onEthernet},
-		{"a VLAN", 1, false, pre(append(bytes.Clone(zeros), 0x81, 0, 0, 5, 8, 0)...)},
-		{"stacked VLANs", 1, true, pre(append(bytes.Clone(zeros), 0x88, 0xa8, 0, 5, 0x81, 0, 0, 6, 0x86, 0xdd)...)},
-		{"Linux cooked", 113, false, pre(0, 0, 0, 1, 0, 6, 1, 2, 3, 4, 5, 6, 0, 0, 8, 0)},
-		{"Linux cooked, version 2", 276, true, pre(0x86, 0xdd, 0, 0, 0, 0, 0, 1, 0, 1, 0, 6, 1, 2, 3, 4, 5, 6, 0, 0)},
-		{"raw", 101, false, pre()},
-		{"raw IPv6", 101, true, pre()},
-		{"null, little-endian", 0, false, pre(2, 0, 0, 0)},
-		{"null, big-endian", 0, false, pre(0, 0, 0, 2)},
-		{"null, IPv6 of macOS", 0, true, pre(30, 0, 0, 0)},
-		{"loop", 108, true, pre(0, 0, 0, 24)},
+		{name: "ethernet", link: 1, wrap: onEthernet},
+		{name: "ethernet, IPv6", link: 1, v6: true, wrap: onEthernet},
+		{name: "a VLAN", link: 1, wrap: pre(append(bytes.Clone(zeros), 0x81, 0, 0, 5, 8, 0)...)},
+		{name: "stacked VLANs", link: 1, v6: true, wrap: pre(append(bytes.Clone(zeros), 0x88, 0xa8, 0, 5, 0x81, 0, 0, 6, 0x86, 0xdd)...)},
+		{name: "Linux cooked", link: 113, wrap: pre(0, 0, 0, 1, 0, 6, 1, 2, 3, 4, 5, 6, 0, 0, 8, 0)},
+		{name: "Linux cooked, version 2", link: 276, v6: true, wrap: pre(0x86, 0xdd, 0, 0, 0, 0, 0, 1, 0, 1, 0, 6, 1, 2, 3, 4, 5, 6, 0, 0)},
+		{name: "raw", link: 101, wrap: pre()},
+		{name: "raw IPv6", link: 101, v6: true, wrap: pre()},
+		{name: "null, little-endian", link: 0, wrap: pre(2, 0, 0, 0)},
+		{name: "null, big-endian", link: 0, wrap: pre(0, 0, 0, 2)},
+		{name: "null, IPv6 of macOS", link: 0, v6: true, wrap: pre(30, 0, 0, 0)},
+		{name: "loop", link: 108, v6: true, wrap: pre(0, 0, 0, 24)},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			out := newPcapOut(binary.LittleEndian, true, tt.link)

@@ -96,7 +96,7 @@ func TestEverySegmentation(t *testing.T) {
 				for _, x := range []struct {
 					dir int
 					b   []byte
-				}{{0, req}, {1, rep}, {0, stream}} {
+				}{{dir: 0, b: req}, {dir: 1, b: rep}, {dir: 0, b: stream}} {
 					for b := x.b; len(b) > 0; b = b[min(size, len(b)):] {
 						k.send(x.dir, b[:min(size, len(b))])
 					}
@@ -189,10 +189,10 @@ func TestHoles(t *testing.T) {
 		flags        byte
 		markers, crc bool
 	}{
-		{"CRC", iwarptest.FlagC, false, true},
-		{"Markers and CRC", iwarptest.FlagC | iwarptest.FlagM, true, true},
-		{"Markers", iwarptest.FlagM, true, false},
-		{"neither", 0, false, false},
+		{name: "CRC", flags: iwarptest.FlagC, crc: true},
+		{name: "Markers and CRC", flags: iwarptest.FlagC | iwarptest.FlagM, markers: true, crc: true},
+		{name: "Markers", flags: iwarptest.FlagM, markers: true},
+		{name: "neither", flags: 0},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			for missing := range 6 {

@@ -40,7 +40,8 @@ func (c *Conn) timeUp() {
 		return
 	}
 	// Rule: MPA-7.1.2-26
-	c.cause = fmt.Errorf("iwarp: close: %w within Config.CloseTimeout of %v: %w", waited, c.cfg.CloseTimeout, os.ErrDeadlineExceeded)
+	c.cause = fmt.Errorf("iwarp: close: %w within Config.CloseTimeout of %v: %w", waited, c.cfg.CloseTimeout,
+		os.ErrDeadlineExceeded)
 	cause := c.cause
 	c.mu.Unlock()
 	c.cut("close", cause)

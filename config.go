@@ -199,7 +199,9 @@ func (c *Config) check() error {
 		maxPrivate -= protocol.EnhancedLen
 	}
 	if len(c.PrivateData) > maxPrivate {
-		return fmt.Errorf("iwarp: Config.PrivateData has %d octets: at most %d with revision %d (RFC 5044 section 7.1.1, RFC 6581 section 9)", len(c.PrivateData), maxPrivate, c.MPA.Revision)
+		return fmt.Errorf("iwarp: Config.PrivateData has %d octets: at most %d with revision %d (RFC 5044 section "+
+			"7.1.1, RFC 6581 section 9)",
+			len(c.PrivateData), maxPrivate, c.MPA.Revision)
 	}
 	if c.Progress > ProgressPolling {
 		return fmt.Errorf("iwarp: Config.Progress is %d: at most %d (ProgressPolling)", c.Progress, ProgressPolling)
@@ -209,10 +211,12 @@ func (c *Config) check() error {
 		value int
 	}{{"IRD", c.IRD}, {"ORD", c.ORD}} {
 		if f.value < NoReads {
-			return fmt.Errorf("iwarp: Config.%s is %d: a number, 0 for the default, NoReads or NotNegotiated", f.name, f.value)
+			return fmt.Errorf("iwarp: Config.%s is %d: a number, 0 for the default, NoReads or NotNegotiated", f.name,
+				f.value)
 		}
 		if f.value != NotNegotiated && f.value > c.Device.limits.MaxRead {
-			return fmt.Errorf("%w: Config.%s is %d: the device allows %d", ErrLimit, f.name, f.value, c.Device.limits.MaxRead)
+			return fmt.Errorf("%w: Config.%s is %d: the device allows %d", ErrLimit, f.name, f.value,
+				c.Device.limits.MaxRead)
 		}
 	}
 	for _, f := range [...]limit{
@@ -265,7 +269,8 @@ func (c *Config) mayOmitCRC(ctx context.Context, local, remote net.Addr) bool {
 	}
 	ok, err := p.Covers(ctx, local, remote)
 	if err != nil && c.Logger != nil {
-		c.Logger.Warn("iwarp: the CRC stays on: CRCSuppression.Covers failed", "local", local, "remote", remote, "error", err)
+		c.Logger.Warn("iwarp: the CRC stays on: CRCSuppression.Covers failed", "local", local, "remote", remote,
+			"error", err)
 	}
 	return ok && err == nil
 }

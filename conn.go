@@ -81,7 +81,8 @@ func newConn(cfg *Config, q lease, llp ddp.LLP, st ConnectionState, initiator bo
 
 // start lets octets flow.
 func (c *Conn) start() {
-	c.events.log(slog.LevelInfo, "iwarp connection", "local", c.LocalAddr(), "remote", c.RemoteAddr(), "state", c.agreed)
+	c.events.log(slog.LevelInfo, "iwarp connection", "local", c.LocalAddr(), "remote", c.RemoteAddr(), "state",
+		c.agreed)
 	if c.poller = newPoller(c); c.poller != nil {
 		c.self[0] = c
 		c.qp.sendCQ.addPolled(c)
@@ -114,7 +115,8 @@ func (c *Config) takeQP() (lease, error) {
 		}
 		l.ownPD = true
 	}
-	qp, err := pd.newQP(&QPConfig{SendDepth: c.SendDepth, RecvDepth: c.RecvDepth}, newInbox(c.RecvDepth, c.RecvSize, &c.Device.held))
+	qp, err := pd.newQP(&QPConfig{SendDepth: c.SendDepth, RecvDepth: c.RecvDepth},
+		newInbox(c.RecvDepth, c.RecvSize, &c.Device.held))
 	if err != nil {
 		if l.ownPD {
 			_ = pd.Close()

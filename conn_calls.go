@@ -138,7 +138,8 @@ func (c *Conn) FetchAdd(ctx context.Context, at RemoteBuffer, v uint64) (uint64,
 // is there, and gives what was there before (RFC 7306 section 5.1.2).
 func (c *Conn) CompareSwap(ctx context.Context, at RemoteBuffer, compare, swap uint64) (uint64, error) {
 	return c.await(ctx, nil, &SendWR{
-		Op: OpCompareSwap, Remote: at, Compare: compare, CompareMask: ^uint64(0), Operand: swap, OperandMask: ^uint64(0),
+		Op: OpCompareSwap, Remote: at, Compare: compare, CompareMask: ^uint64(0), Operand: swap,
+		OperandMask: ^uint64(0),
 	})
 }
 
@@ -226,7 +227,9 @@ func (c *Conn) await(ctx context.Context, p []byte, wr *SendWR) (uint64, error) 
 			}
 			// The memory is the caller's again only when the request has completed.
 			cause = c.callEnded(ctx, wr.Op)
-			c.cut(fmt.Sprintf("aborted by this end, since the context of a call ended (%v: %v)", wr.Op, context.Cause(ctx)), net.ErrClosed)
+			c.cut(fmt.Sprintf("aborted by this end, since the context of a call ended (%v: %v)", wr.Op,
+				context.Cause(ctx)),
+				net.ErrClosed)
 			<-w.done
 		}
 	}

@@ -195,7 +195,8 @@ func (c *Conn) waitsFor() error {
 	p := c.stream.Progressed()
 	switch {
 	case p.Reading:
-		return fmt.Errorf("it waited for the peer's answers, with %d work requests of this end outstanding", p.Outstanding)
+		return fmt.Errorf("it waited for the peer's answers, with %d work requests of this end outstanding",
+			p.Outstanding)
 	case p.Outstanding > 0 && !c.llp.MaySend():
 		return fmt.Errorf("it waited to send %d work requests of this end: %w", p.Outstanding, ErrClientFirst)
 	case p.Outstanding > 0:
@@ -203,5 +204,6 @@ func (c *Conn) waitsFor() error {
 	case !over(c.drained):
 		return errors.New("it waited for the peer to take what this end owes it")
 	}
-	return errors.New("it waited for the peer to close its half: its program has not called Close, and Config.CloseWithPeer is not set there")
+	return errors.New("it waited for the peer to close its half: its program has not called Close, and " +
+		"Config.CloseWithPeer is not set there")
 }

@@ -24,7 +24,8 @@ import (
 // Errors: *[RejectError] if the peer's ULP refuses, *[DeclinedError] if
 // Config.VerifyReply does, a *[ProtocolError] if startup fails, or the network's.
 // With Config.TLS the connection runs over TLS: see [DialTLS].
-// No error leaves TCP open: to use it further, connect TCP and call [Client]. Dial blocks until the connection stands or ctx ends.
+// No error leaves TCP open: to use it further, connect TCP and call [Client]. Dial blocks until the connection
+// stands or ctx ends.
 func Dial(ctx context.Context, network, address string, cfg *Config) (*Conn, error) {
 	return (&Dialer{Config: cfg}).Dial(ctx, network, address)
 }
@@ -204,9 +205,15 @@ func pickRTR(set RTR) RTR {
 func (c *Config) acceptable(p mpa.Params) error {
 	switch {
 	case c.MPA.RequireCRC && !p.CRC:
-		return &ProtocolError{Code: protocol.MPALocalCatastrophic, Section: "RFC 5044 section 4.4", Detail: "Config.MPA.RequireCRC is set, and neither end asked for CRCs"}
+		return &ProtocolError{
+			Code: protocol.MPALocalCatastrophic, Section: "RFC 5044 section 4.4",
+			Detail: "Config.MPA.RequireCRC is set, and neither end asked for CRCs",
+		}
 	case c.MPA.RequirePeerToPeer && !p.PeerToPeer:
-		return &ProtocolError{Code: protocol.MPALocalCatastrophic, Section: "RFC 6581 section 9.2", Detail: "Config.MPA.RequirePeerToPeer is set, and the connection is client-server"}
+		return &ProtocolError{
+			Code: protocol.MPALocalCatastrophic, Section: "RFC 6581 section 9.2",
+			Detail: "Config.MPA.RequirePeerToPeer is set, and the connection is client-server",
+		}
 	}
 	return nil
 }

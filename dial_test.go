@@ -97,24 +97,57 @@ func TestNoFallback(t *testing.T) {
 		code   protocol.Code // 0: rejected
 		tcp    int32
 	}{
-		{name: "both revisions refused", cfg: iwarp.Config{}, handle: func(c net.Conn) { readRequest(c) }, code: protocol.MPAConnectionLost, tcp: 2},
-		{name: "revision 1 from the start", cfg: iwarp.Config{MPA: iwarp.MPAConfig{Revision: 1}}, handle: func(c net.Conn) { readRequest(c) }, code: protocol.MPAConnectionLost, tcp: 1},
-		{name: "peer-to-peer required", cfg: iwarp.Config{MPA: iwarp.MPAConfig{RequirePeerToPeer: true}}, handle: func(c net.Conn) { readRequest(c) }, code: protocol.MPAConnectionLost, tcp: 1},
-		{name: "timeout", cfg: iwarp.Config{StartupTimeout: 50 * time.Millisecond}, handle: func(c net.Conn) { _, _ = io.Copy(io.Discard, c) }, code: protocol.MPAStartup, tcp: 1},
-		{name: "half a Reply", cfg: iwarp.Config{}, handle: func(c net.Conn) { readRequest(c); _, _ = c.Write(iwarptest.Reply(0, 2, nil)[:19]) }, code: protocol.MPAStartup, tcp: 1},
+		{
+			name: "both revisions refused", cfg: iwarp.Config{}, handle: func(c net.Conn) { readRequest(c) },
+			code: protocol.MPAConnectionLost, tcp: 2,
+		},
+		{
+			name: "revision 1 from the start", cfg: iwarp.Config{MPA: iwarp.MPAConfig{Revision: 1}},
+			handle: func(c net.Conn) { readRequest(c) }, code: protocol.MPAConnectionLost, tcp: 1,
+		},
+		{
+			name: "peer-to-peer required", cfg: iwarp.Config{MPA: iwarp.MPAConfig{RequirePeerToPeer: true}},
+			handle: func(c net.Conn) { readRequest(c) }, code: protocol.MPAConnectionLost, tcp: 1,
+		},
+		{
+			name: "timeout", cfg: iwarp.Config{StartupTimeout: 50 * time.Millisecond},
+			handle: func(c net.Conn) { _, _ = io.Copy(io.Discard, c) }, code: protocol.MPAStartup, tcp: 1,
+		},
+		{
+			name: "half a Reply", cfg: iwarp.Config{},
+			handle: func(c net.Conn) { readRequest(c); _, _ = c.Write(iwarptest.Reply(0, 2, nil)[:19]) },
+			code:   protocol.MPAStartup, tcp: 1,
+		},
 		{name: "rejected", cfg: iwarp.Config{}, handle: func(c net.Conn) {
 			readRequest(c)
-			_, _ = c.Write(iwarptest.Reply(iwarptest.FlagC|iwarptest.FlagR|iwarptest.FlagS, 2, iwarptest.Enhanced(1, 1, nil)))
+			_, _ = c.Write(iwarptest.Reply(iwarptest.FlagC|iwarptest.FlagR|iwarptest.FlagS, 2,
+				iwarptest.Enhanced(1, 1, nil)))
 		}, code: 0, tcp: 1},
 		{name: "rejected in revision 1", cfg: iwarp.Config{}, handle: func(c net.Conn) {
 			readRequest(c)
 			_, _ = c.Write(iwarptest.Reply(iwarptest.FlagC|iwarptest.FlagR, 1, nil))
 		}, code: 0, tcp: 1},
 		// R06: a server that speaks something else.
-		{name: "text server", cfg: iwarp.Config{}, handle: func(c net.Conn) { _, _ = c.Write([]byte("220 mail.example.com ESMTP ready\r\n")); readRequest(c) }, code: protocol.MPAStartup, tcp: 1},
-		{name: "short text", cfg: iwarp.Config{}, handle: func(c net.Conn) { _, _ = c.Write([]byte("no\n")); readRequest(c) }, code: protocol.MPAStartup, tcp: 1},
-		{name: "a Request as the answer", cfg: iwarp.Config{}, handle: func(c net.Conn) { readRequest(c); _, _ = c.Write(iwarptest.Request(0, 2, nil)); readRequest(c) }, code: protocol.MPAStartup, tcp: 1},
-		{name: "another revision", cfg: iwarp.Config{}, handle: func(c net.Conn) { readRequest(c); _, _ = c.Write(iwarptest.Reply(0, 3, nil)); readRequest(c) }, code: protocol.MPAStartup, tcp: 1},
+		{
+			name: "text server", cfg: iwarp.Config{},
+			handle: func(c net.Conn) { _, _ = c.Write([]byte("220 mail.example.com ESMTP ready\r\n")); readRequest(c) },
+			code:   protocol.MPAStartup, tcp: 1,
+		},
+		{
+			name: "short text", cfg: iwarp.Config{},
+			handle: func(c net.Conn) { _, _ = c.Write([]byte("no\n")); readRequest(c) }, code: protocol.MPAStartup,
+			tcp: 1,
+		},
+		{
+			name: "a Request as the answer", cfg: iwarp.Config{},
+			handle: func(c net.Conn) { readRequest(c); _, _ = c.Write(iwarptest.Request(0, 2, nil)); readRequest(c) },
+			code:   protocol.MPAStartup, tcp: 1,
+		},
+		{
+			name: "another revision", cfg: iwarp.Config{},
+			handle: func(c net.Conn) { readRequest(c); _, _ = c.Write(iwarptest.Reply(0, 3, nil)); readRequest(c) },
+			code:   protocol.MPAStartup, tcp: 1,
+		},
 		{name: "PD_Length 513", cfg: iwarp.Config{}, handle: func(c net.Conn) {
 			readRequest(c)
 			_, _ = c.Write(iwarptest.Reply(0, 2, make([]byte, 513)))
@@ -169,7 +202,8 @@ func TestPeerToPeerOnly(t *testing.T) {
 					_ = nc.Close()
 					continue
 				default:
-					p.SendRaw(iwarptest.Reply(iwarptest.FlagC|iwarptest.FlagS, 2, iwarptest.Enhanced(0x8000|32, 0x8000|32, nil)))
+					p.SendRaw(iwarptest.Reply(iwarptest.FlagC|iwarptest.FlagS, 2,
+						iwarptest.Enhanced(0x8000|32, 0x8000|32, nil)))
 				}
 				_, _ = nc.Read(make([]byte, 1000))
 				_ = nc.Close()
@@ -181,7 +215,8 @@ func TestPeerToPeerOnly(t *testing.T) {
 		c.Abort()
 		_ = ln.Close()
 		wg.Wait()
-		if rtr == 0 && (st.Revision != 2 || !st.PeerToPeer || tries != 1) || rtr == iwarp.RTRNone && (st.Revision != 1 || tries != 2) {
+		if rtr == 0 && (st.Revision != 2 || !st.PeerToPeer || tries != 1) ||
+			rtr == iwarp.RTRNone && (st.Revision != 1 || tries != 2) {
 			t.Errorf("RTR %v: %+v at try %d", rtr, st, tries)
 		}
 	}

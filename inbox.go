@@ -136,7 +136,8 @@ func (b *inbox) deliver(d *rdmap.Delivery) *protocol.Error {
 	l := b.open[d.Buffer.Token]
 	b.open[d.Buffer.Token] = nil
 	l.msg = Message{
-		Op: recvOp(d), Length: int(d.Length), Immediate: d.Immediate, Invalidated: d.Invalidated, Solicited: d.Opcode.Solicited(),
+		Op: recvOp(d), Length: int(d.Length), Immediate: d.Immediate, Invalidated: d.Invalidated,
+		Solicited: d.Opcode.Solicited(),
 	}
 	if l.msg.Op == OpRecvImmediate {
 		l.msg.Length = 0
@@ -269,7 +270,9 @@ func (l *letter) giveChunks() {
 }
 
 func (b *inbox) post(*RecvWR) error {
-	return fmt.Errorf("%w: this connection's receive buffers are the library's: make a QP and give it to Config.QP to post your own", ErrInvalidWR)
+	return fmt.Errorf("%w: this connection's receive buffers are the library's: make a QP and give it to Config.QP "+
+		"to post your own",
+		ErrInvalidWR)
 }
 
 func (b *inbox) waiting() bool    { return false } // Recv says so itself

@@ -46,7 +46,8 @@ func TestCloseOfAnIdlePeer(t *testing.T) {
 				}
 				return
 			}
-			if !errors.Is(err, os.ErrDeadlineExceeded) || took != 5*time.Second || !strings.Contains(err.Error(), "waited for the peer to close its half") {
+			if !errors.Is(err, os.ErrDeadlineExceeded) || took != 5*time.Second ||
+				!strings.Contains(err.Error(), "waited for the peer to close its half") {
 				t.Errorf("Close: %v after %v", err, took)
 			}
 		})
@@ -59,7 +60,8 @@ func TestCloseWithPeerSendsWhatIsPosted(t *testing.T) {
 		x, y := pipe(nil)
 		a, b := startOn(t, x, y, nil, &iwarp.Config{CloseWithPeer: true, SendDepth: 200})
 		for i := range 100 {
-			check(t, "PostSend", b.QP().PostSend(iwarp.SendWR{Op: iwarp.OpSend, SG: [][]byte{{byte(i)}}, Unsignaled: true}))
+			check(t, "PostSend",
+				b.QP().PostSend(iwarp.SendWR{Op: iwarp.OpSend, SG: [][]byte{{byte(i)}}, Unsignaled: true}))
 		}
 		a.CloseWrite()
 		for i := range 100 {
@@ -98,7 +100,9 @@ func TestAbortAfterThePeersGracefulEnd(t *testing.T) {
 				if a.Err() != nil || b.Err() != nil || strings.Contains(log.String(), "WARN") {
 					t.Errorf("%v, %v\n%s", a.Err(), b.Err(), log.String())
 				}
-				for _, want := range []string{"conn=", "duration=", "octets_sent=1 octets_received=0", "octets_sent=0 octets_received=1"} {
+				for _, want := range []string{
+					"conn=", "duration=", "octets_sent=1 octets_received=0", "octets_sent=0 octets_received=1",
+				} {
 					if !strings.Contains(log.String(), want) {
 						t.Errorf("the log has no %q:\n%s", want, log.String())
 					}
@@ -129,13 +133,16 @@ func TestCauses(t *testing.T) {
 				}()
 				synctest.Wait()
 				end(a, cancel)
-				for what, err := range map[string]error{"Recv": <-got, "Err": a.Err(), "Send": a.Send(t.Context(), nil)} {
+				for what, err := range map[string]error{
+					"Recv": <-got, "Err": a.Err(), "Send": a.Send(t.Context(), nil),
+				} {
 					if !errors.Is(err, cause) || !errors.Is(err, net.ErrClosed) {
 						t.Errorf("%s: %v", what, err)
 					}
 				}
 				<-ctx.Done()
-				if !errors.Is(context.Cause(ctx), cause) || ctx.Value(contextKey{}) != 7 || context.Cause(a.Context()) != context.Cause(ctx) {
+				if !errors.Is(context.Cause(ctx), cause) || ctx.Value(contextKey{}) != 7 ||
+					context.Cause(a.Context()) != context.Cause(ctx) {
 					t.Errorf("the context's cause is %v", context.Cause(ctx))
 				}
 				wantDone(t, b)
@@ -232,7 +239,10 @@ func TestTLSOfConfig(t *testing.T) {
 	check(t, "certificate", err)
 	client, clientRoots, err := selfSigned("alice")
 	check(t, "certificate", err)
-	serverConfig := &tls.Config{Certificates: []tls.Certificate{certificate}, ClientCAs: clientRoots, ClientAuth: tls.RequireAndVerifyClientCert}
+	serverConfig := &tls.Config{
+		Certificates: []tls.Certificate{certificate}, ClientCAs: clientRoots,
+		ClientAuth: tls.RequireAndVerifyClientCert,
+	}
 	ln := must(iwarp.Listen("tcp", "127.0.0.1:0", &iwarp.Config{TLS: serverConfig}))(t)
 	defer ln.Close()
 	names := make(chan string, 1)
@@ -281,7 +291,8 @@ func TestTLSOfConfig(t *testing.T) {
 	if _, err := iwarp.DialTLS(testContext(t), "tcp", address, &tls.Config{InsecureSkipVerify: true}, nil); err == nil {
 		t.Error("a client without a certificate is accepted")
 	}
-	if _, err := iwarp.DialTLS(testContext(t), "tcp", address, nil, nil); err == nil || !strings.Contains(err.Error(), "TLS") {
+	if _, err := iwarp.DialTLS(testContext(t), "tcp", address, nil, nil); err == nil ||
+		!strings.Contains(err.Error(), "TLS") {
 		t.Errorf("a server that nobody vouches for: %v", err)
 	}
 	if _, err := iwarp.Dial(testContext(t), "tcp", address, nil); err == nil {
@@ -293,10 +304,12 @@ func TestTLSOfConfig(t *testing.T) {
 	}
 	// Where the program has made the conn, TLS in Config is an error and not forgotten.
 	x, y := net.Pipe()
-	if _, err := iwarp.Client(testContext(t), x, &iwarp.Config{TLS: trust}); err == nil || !strings.Contains(err.Error(), "Config.TLS") {
+	if _, err := iwarp.Client(testContext(t), x, &iwarp.Config{TLS: trust}); err == nil ||
+		!strings.Contains(err.Error(), "Config.TLS") {
 		t.Errorf("Client: %v", err)
 	}
-	if _, err := iwarp.Server(testContext(t), y, &iwarp.Config{TLS: trust}); err == nil || !strings.Contains(err.Error(), "Config.TLS") {
+	if _, err := iwarp.Server(testContext(t), y, &iwarp.Config{TLS: trust}); err == nil ||
+		!strings.Contains(err.Error(), "Config.TLS") {
 		t.Errorf("Server: %v", err)
 	}
 }

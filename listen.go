@@ -116,7 +116,8 @@ func (c *ListenConfig) withDefaults() (*ListenConfig, error) {
 		n = *c
 	}
 	if n.Config != nil && n.Config.QP != nil {
-		return nil, errors.New("iwarp: Config.QP is set for a listener: give each connection its QP with ConnRequest.Accept")
+		return nil,
+			errors.New("iwarp: Config.QP is set for a listener: give each connection its QP with ConnRequest.Accept")
 	}
 	if n.NetListenConfig == nil {
 		n.NetListenConfig = &net.ListenConfig{}
@@ -138,7 +139,8 @@ func (c *ListenConfig) withDefaults() (*ListenConfig, error) {
 
 func newListener(nl net.Listener, c *ListenConfig) *Listener {
 	l := &Listener{
-		nl: nl, cfg: c.Config, queue: make(chan *ConnRequest), pending: newPending(c.MaxPending, c.MaxPendingPerPeer), failed: make(chan struct{}),
+		nl: nl, cfg: c.Config, queue: make(chan *ConnRequest), pending: newPending(c.MaxPending, c.MaxPendingPerPeer),
+		failed: make(chan struct{}),
 	}
 	l.events.logger = c.Config.Logger
 	if c.InOrder > 0 {
@@ -427,7 +429,8 @@ func ServerRequestFrom(ctx context.Context, nc net.Conn, buffered []byte, cfg *C
 func readRequest(ctx context.Context, nc net.Conn, buffered []byte, cfg *Config) (*ConnRequest, error) {
 	ctx, cancel := cfg.startupContext(ctx)
 	defer cancel()
-	in, err := mpa.ReadRequest(ctx, cfg.wrap(nc), &mpa.RequestOptions{Buffered: buffered, RDMAC: cfg.MPA.RDMAC, Unenhanced: cfg.MPA.Revision == 1})
+	in, err := mpa.ReadRequest(ctx, cfg.wrap(nc),
+		&mpa.RequestOptions{Buffered: buffered, RDMAC: cfg.MPA.RDMAC, Unenhanced: cfg.MPA.Revision == 1})
 	if err != nil {
 		return nil, err
 	}
@@ -459,8 +462,8 @@ func (r *ConnRequest) Request() *mpa.Startup { return r.in.Request() }
 
 // Accept answers with a Reply and gives the connection. cfg may be nil for the
 // listener's, and one that is not nil may have no TLS, since that is below already. After
-// [Listener.Shutdown] the request is rejected, with [ErrShutdown]. Nothing is sent to the peer before its first message has come
-// (RFC 5044 section 7.1.2), but work can be posted. A request is answered once:
+// [Listener.Shutdown] the request is rejected, with [ErrShutdown]. Nothing is sent to the peer before its first
+// message has come (RFC 5044 section 7.1.2), but work can be posted. A request is answered once:
 // of several calls all but one fail. An error of cfg, or a limit of the device, leaves
 // it unanswered. A Request that does not fit Config.MPA.RequirePeerToPeer is rejected, and TCP
 // closed: the peer gets a *[RejectError].

@@ -93,7 +93,10 @@ func TestThousandBadRequests(t *testing.T) {
 // room.
 func TestMaxPending(t *testing.T) {
 	const limit = 3
-	ln := must((&iwarp.ListenConfig{MaxPending: limit, Config: &iwarp.Config{StartupTimeout: time.Minute}}).Listen(t.Context(), "tcp", "127.0.0.1:0"))(t)
+	ln := must((&iwarp.ListenConfig{
+		MaxPending: limit, Config: &iwarp.Config{StartupTimeout: time.Minute},
+	}).Listen(t.Context(),
+		"tcp", "127.0.0.1:0"))(t)
 	defer ln.Close()
 	for i := range limit {
 		c := must(net.Dial("tcp", ln.Addr().String()))(t)

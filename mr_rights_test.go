@@ -68,12 +68,18 @@ func TestRegionChanges(t *testing.T) {
 		change func(*iwarp.MR)
 		code   protocol.Code // 0: still allowed
 	}{
-		"nothing":          {change: func(*iwarp.MR) {}, code: 0},
-		"invalidate":       {change: func(m *iwarp.MR) { m.Invalidate() }, code: protocol.DDPTaggedInvalidSTag},
-		"close":            {change: func(m *iwarp.MR) { m.Close() }, code: protocol.DDPTaggedInvalidSTag},
-		"rights":           {change: func(m *iwarp.MR) { _ = m.SetAccess(iwarp.RemoteRead) }, code: protocol.DDPTaggedInvalidSTag},
-		"more rights":      {change: func(m *iwarp.MR) { _ = m.SetAccess(iwarp.RemoteRead | iwarp.RemoteWrite) }, code: 0},
-		"another key":      {change: func(m *iwarp.MR) { m.Rekey(uint8(m.STag()) + 1) }, code: protocol.DDPTaggedInvalidSTag},
+		"nothing":    {change: func(*iwarp.MR) {}, code: 0},
+		"invalidate": {change: func(m *iwarp.MR) { m.Invalidate() }, code: protocol.DDPTaggedInvalidSTag},
+		"close":      {change: func(m *iwarp.MR) { m.Close() }, code: protocol.DDPTaggedInvalidSTag},
+		"rights": {
+			change: func(m *iwarp.MR) { _ = m.SetAccess(iwarp.RemoteRead) }, code: protocol.DDPTaggedInvalidSTag,
+		},
+		"more rights": {
+			change: func(m *iwarp.MR) { _ = m.SetAccess(iwarp.RemoteRead | iwarp.RemoteWrite) }, code: 0,
+		},
+		"another key": {
+			change: func(m *iwarp.MR) { m.Rekey(uint8(m.STag()) + 1) }, code: protocol.DDPTaggedInvalidSTag,
+		},
 		"the key again":    {change: func(m *iwarp.MR) { m.Invalidate(); m.Rekey(uint8(m.STag())) }, code: 0},
 		"two times closed": {change: func(m *iwarp.MR) { m.Close(); m.Close() }, code: protocol.DDPTaggedInvalidSTag},
 	} {
@@ -114,22 +120,30 @@ func TestRegionAssociation(t *testing.T) {
 		{name: "domain", write: 0, read: 0, region: func(t *testing.T, b *iwarp.QP) *iwarp.MR {
 			return must(b.PD().NewMR(make([]byte, 8), iwarp.RemoteRead|iwarp.RemoteWrite, nil))(t)
 		}},
-		{name: "another stream of the domain", write: protocol.DDPTaggedSTagNotAssociated, read: protocol.RDMAPSTagNotAssociated, region: func(t *testing.T, b *iwarp.QP) *iwarp.MR {
-			return must(b.PD().NewMR(make([]byte, 8), iwarp.RemoteRead|iwarp.RemoteWrite, &iwarp.MROptions{QP: must(b.PD().NewQP(nil))(t)}))(t)
-		}},
-		{name: "another domain", write: protocol.DDPTaggedSTagNotAssociated, read: protocol.RDMAPSTagNotAssociated, region: func(t *testing.T, b *iwarp.QP) *iwarp.MR {
-			return must(must(b.PD().Device().NewPD())(t).NewMR(make([]byte, 8), iwarp.RemoteRead|iwarp.RemoteWrite, nil))(t)
-		}},
-		{name: "another device", write: protocol.DDPTaggedInvalidSTag, read: protocol.RDMAPInvalidSTag, region: func(t *testing.T, _ *iwarp.QP) *iwarp.MR {
-			return must(must(newDevice(t, nil).NewPD())(t).NewMR(make([]byte, 8), iwarp.RemoteRead|iwarp.RemoteWrite, nil))(t)
-		}},
+		{name: "another stream of the domain", write: protocol.DDPTaggedSTagNotAssociated,
+			read: protocol.RDMAPSTagNotAssociated, region: func(t *testing.T, b *iwarp.QP) *iwarp.MR {
+				return must(b.PD().NewMR(make([]byte, 8), iwarp.RemoteRead|iwarp.RemoteWrite,
+					&iwarp.MROptions{QP: must(b.PD().NewQP(nil))(t)}))(t)
+			}},
+		{name: "another domain", write: protocol.DDPTaggedSTagNotAssociated, read: protocol.RDMAPSTagNotAssociated,
+			region: func(t *testing.T, b *iwarp.QP) *iwarp.MR {
+				return must(must(b.PD().Device().NewPD())(t).NewMR(make([]byte, 8), iwarp.RemoteRead|iwarp.RemoteWrite,
+					nil))(t)
+			}},
+		{name: "another device", write: protocol.DDPTaggedInvalidSTag, read: protocol.RDMAPInvalidSTag,
+			region: func(t *testing.T, _ *iwarp.QP) *iwarp.MR {
+				return must(must(newDevice(t, nil).NewPD())(t).NewMR(make([]byte, 8),
+					iwarp.RemoteRead|iwarp.RemoteWrite, nil))(t)
+			}},
 	} {
 		for _, op := range []iwarp.Op{iwarp.OpWrite, iwarp.OpRead} {
 			t.Run(fmt.Sprintf("%s/%v", c.name, op), func(t *testing.T) {
 				a, b := qpPair(t, nil, nil)
 				mr := c.region(t, b)
 				defer mr.Close()
-				check(t, "PostSend", a.PostSend(iwarp.SendWR{Op: op, SG: [][]byte{make([]byte, 4)}, Remote: mr.Remote()}, iwarp.SendWR{Op: iwarp.OpRead}))
+				check(t, "PostSend",
+					a.PostSend(iwarp.SendWR{Op: op, SG: [][]byte{make([]byte, 4)}, Remote: mr.Remote()},
+						iwarp.SendWR{Op: iwarp.OpRead}))
 				err := collect(t, a.SendCQ(), 2)[1].Err
 				code := c.write
 				if op == iwarp.OpRead {
@@ -188,7 +202,8 @@ func TestInvalidateIsOnesOwn(t *testing.T) {
 			c := post(t, q, iwarp.SendWR{Op: iwarp.OpInvalidate, Invalidate: tt.mr.STag()})
 			if tt.want {
 				check(t, "OpInvalidate", c.Err)
-			} else if c.Err == nil || strings.Replace(c.Err.Error(), tt.mr.STag().String(), iwarp.STag(0).String(), 1) != unknown {
+			} else if c.Err == nil || strings.Replace(c.Err.Error(), tt.mr.STag().String(), iwarp.STag(0).String(),
+				1) != unknown {
 				t.Errorf("error %v, want as of an unknown STag: %s", c.Err, unknown)
 			}
 			if tt.mr.Valid() == tt.want {

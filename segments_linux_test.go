@@ -59,7 +59,8 @@ func TestFewSystemCallsOnSmallSegments(t *testing.T) {
 		}
 		after := stats()
 		if n := float64(after.SystemCalls-before.SystemCalls) / count; n > tt.most {
-			t.Errorf("align %d: %.3f system calls for a Write of %d octets, want at most %.2f", tt.align, n, tt.octets, tt.most)
+			t.Errorf("align %d: %.3f system calls for a Write of %d octets, want at most %.2f", tt.align, n, tt.octets,
+				tt.most)
 		}
 		// The last Writes may not have arrived yet: the region is the connection's to the end.
 		defer mr.Close()
@@ -85,7 +86,9 @@ func TestDialMakesSegmentsThatFPDUsFill(t *testing.T) {
 	}()
 	var a *iwarp.Conn
 	called := false
-	d := iwarp.Dialer{NetDialer: &net.Dialer{Control: func(string, string, syscall.RawConn) error { called = true; return nil }}}
+	d := iwarp.Dialer{
+		NetDialer: &net.Dialer{Control: func(string, string, syscall.RawConn) error { called = true; return nil }},
+	}
 	check(t, "Dial", p.A.Do(func() (err error) { a, err = d.Dial(t.Context(), "tcp", ln.Addr().String()); return err }))
 	defer a.Abort()
 	b := <-ch

@@ -166,9 +166,11 @@ func TestShutdownOfBusyClients(t *testing.T) {
 		check(t, "Close", ln.Close())
 		synctest.Wait()
 		if answered.Load() != got.Load() || unanswered.Load() != clients {
-			t.Errorf("%d requests were answered, %d answers arrived; %d clients had a last request without one, of %d", answered.Load(), got.Load(), unanswered.Load(), clients)
+			t.Errorf("%d requests were answered, %d answers arrived; %d clients had a last request without one, of %d",
+				answered.Load(), got.Load(), unanswered.Load(), clients)
 		}
-		if s := log.String(); strings.Contains(s, "level=WARN") || strings.Contains(s, "level=ERROR") || strings.Contains(s, "failed") {
+		if s := log.String(); strings.Contains(s, "level=WARN") || strings.Contains(s, "level=ERROR") ||
+			strings.Contains(s, "failed") {
 			t.Errorf("something is logged as failed:\n%.2000s", s)
 		}
 	})
@@ -190,7 +192,8 @@ func TestShutdownThatIsNotHeeded(t *testing.T) {
 		defer cancel()
 		began := time.Now()
 		err := ln.Shutdown(ctx)
-		if err == nil || !strings.Contains(err.Error(), "1 connections were aborted") || !strings.Contains(err.Error(), "the machine goes down") {
+		if err == nil || !strings.Contains(err.Error(), "1 connections were aborted") ||
+			!strings.Contains(err.Error(), "the machine goes down") {
 			t.Errorf("Shutdown: %v", err)
 		}
 		if took := time.Since(began); took != time.Minute {

@@ -20,9 +20,28 @@ func TestSpinPolicy(t *testing.T) {
 		name  string
 		steps []step
 	}{
-		{name: "idle", steps: []step{{spin: false, wait: time.Second, octets: 64, window: 0}, {spin: false, wait: 201 * us, octets: 64, window: 0}}},
-		{name: "one short wait", steps: []step{{spin: false, wait: 200 * us, octets: 64, window: 0}, {spin: false, wait: 201 * us, octets: 64, window: 0}, {spin: false, wait: 200 * us, octets: 64, window: 0}}},
-		{name: "two", steps: []step{{spin: false, wait: 200 * us, octets: 64, window: 0}, {spin: false, wait: 200 * us, octets: 64, window: 50 * us}}},
+		{
+			name: "idle",
+			steps: []step{
+				{spin: false, wait: time.Second, octets: 64, window: 0},
+				{spin: false, wait: 201 * us, octets: 64, window: 0},
+			},
+		},
+		{
+			name: "one short wait",
+			steps: []step{
+				{spin: false, wait: 200 * us, octets: 64, window: 0},
+				{spin: false, wait: 201 * us, octets: 64, window: 0},
+				{spin: false, wait: 200 * us, octets: 64, window: 0},
+			},
+		},
+		{
+			name: "two",
+			steps: []step{
+				{spin: false, wait: 200 * us, octets: 64, window: 0},
+				{spin: false, wait: 200 * us, octets: 64, window: 50 * us},
+			},
+		},
 		{name: "bulk", steps: []step{
 			{spin: false, wait: 10 * us, octets: 64, window: 0},
 			{spin: false, wait: 10 * us, octets: 16 << 10, window: 0},
@@ -49,9 +68,19 @@ func TestSpinPolicy(t *testing.T) {
 			{spin: false, wait: 90 * us, octets: 64, window: 50 * us},
 		}},
 		{name: "found again", steps: []step{
-			{spin: false, wait: 90 * us, octets: 64, window: 0}, {spin: false, wait: 90 * us, octets: 64, window: 50 * us}, {spin: true, wait: 51 * us, octets: 0, window: 25 * us}, {spin: true, wait: 5 * us, octets: 64, window: 50 * us},
+			{spin: false, wait: 90 * us, octets: 64, window: 0},
+			{spin: false, wait: 90 * us, octets: 64, window: 50 * us},
+			{spin: true, wait: 51 * us, octets: 0, window: 25 * us},
+			{spin: true, wait: 5 * us, octets: 64, window: 50 * us},
 		}},
-		{name: "found too late", steps: []step{{spin: false, wait: 90 * us, octets: 64, window: 0}, {spin: false, wait: 90 * us, octets: 64, window: 50 * us}, {spin: true, wait: 3000 * us, octets: 64, window: 25 * us}}},
+		{
+			name: "found too late",
+			steps: []step{
+				{spin: false, wait: 90 * us, octets: 64, window: 0},
+				{spin: false, wait: 90 * us, octets: 64, window: 50 * us},
+				{spin: true, wait: 3000 * us, octets: 64, window: 25 * us},
+			},
+		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			var p spinPolicy

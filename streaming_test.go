@@ -108,7 +108,8 @@ func TestRDMACPeer(t *testing.T) {
 		c, err := iwarp.Server(testContext(t), x, &iwarp.Config{MPA: iwarp.MPAConfig{RDMAC: mpa.RDMACPermissive}})
 		ch <- accepted{c, err}
 	}()
-	p.Initiate("a permissive end answers revision 0 in kind", iwarptest.Request(iwarptest.FlagC|iwarptest.FlagM, 0, nil))
+	p.Initiate("a permissive end answers revision 0 in kind",
+		iwarptest.Request(iwarptest.FlagC|iwarptest.FlagM, 0, nil))
 	r := <-ch
 	check(t, "Server", r.err)
 	defer r.c.Abort()
@@ -176,7 +177,8 @@ func TestPeerWithoutExtensions(t *testing.T) {
 	p.Send(iwarptest.Terminate(0x0206, f))
 	p.CloseWrite()
 	err := <-done
-	if !errors.Is(err, errors.ErrUnsupported) || c.PeerSupports(iwarp.OpFetchAdd) != iwarp.NotSupported || c.PeerSupports(iwarp.OpImmediate) != iwarp.SupportUnknown {
+	if !errors.Is(err, errors.ErrUnsupported) || c.PeerSupports(iwarp.OpFetchAdd) != iwarp.NotSupported ||
+		c.PeerSupports(iwarp.OpImmediate) != iwarp.SupportUnknown {
 		t.Errorf("error %v, support %v", err, c.PeerSupports(iwarp.OpFetchAdd))
 	}
 }

@@ -23,7 +23,10 @@ func TestStartupErrorOrSiws(t *testing.T) {
 			want   protocol.Code
 		}{
 			{name: "by an initiator, first of all", server: true, want: code},
-			{name: "by an initiator, later", server: true, before: [][]byte{iwarptest.Write(0, 0, nil)}, want: code - 0x2000 + 0x0200},
+			{
+				name: "by an initiator, later", server: true, before: [][]byte{iwarptest.Write(0, 0, nil)},
+				want: code - 0x2000 + 0x0200,
+			},
 			{name: "by a responder", want: code - 0x2000 + 0x0200},
 		} {
 			t.Run(c.name, func(t *testing.T) {

@@ -46,7 +46,8 @@ func DialTLS(ctx context.Context, network, address string, tlsConfig *tls.Config
 
 // errHasTLS is for a conn that the program has made: whether TLS is on it already, or still
 // to come, only the program knows.
-var errHasTLS = errors.New("iwarp: Config.TLS is set: it is for Dial and Listen; here, put TLS on the conn first: tls.Client(iwarp.BelowTLS(nc), ...)")
+var errHasTLS = errors.New("iwarp: Config.TLS is set: it is for Dial and Listen; here, put TLS on the conn first: " +
+	"tls.Client(iwarp.BelowTLS(nc), ...)")
 
 func (c *Config) withoutTLS() error {
 	if c.TLS != nil {

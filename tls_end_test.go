@@ -24,7 +24,10 @@ func TestTLSEnds(t *testing.T) {
 		end      func(above *tls.Conn, below *net.TCPConn) error
 		graceful bool
 	}{
-		{name: "close_notify", end: func(above *tls.Conn, _ *net.TCPConn) error { return above.CloseWrite() }, graceful: true},
+		{
+			name: "close_notify", end: func(above *tls.Conn, _ *net.TCPConn) error { return above.CloseWrite() },
+			graceful: true,
+		},
 		{name: "close_notify and FIN", end: func(above *tls.Conn, below *net.TCPConn) error {
 			return errors.Join(above.CloseWrite(), below.CloseWrite())
 		}, graceful: true},
@@ -71,7 +74,8 @@ func TestTLSEnds(t *testing.T) {
 
 // tlsPeer starts a connection over TLS against a scripted peer, with wrap around the
 // TCP connection of this end, and returns the peer's two layers too.
-func tlsPeer(t *testing.T, version uint16, server bool, wrap func(net.Conn) net.Conn) (*iwarp.Conn, *iwarptest.Peer, *tls.Conn, *net.TCPConn) {
+func tlsPeer(t *testing.T, version uint16, server bool,
+	wrap func(net.Conn) net.Conn) (*iwarp.Conn, *iwarptest.Peer, *tls.Conn, *net.TCPConn) {
 	t.Helper()
 	x, y := netPair(t, "tcp")
 	t.Cleanup(func() { _ = x.Close(); _ = y.Close() })

@@ -20,7 +20,9 @@ import (
 // use of Markers, with and without CRC.
 // Shows: SEC-5.4.2-01, DDP-8.4-01, MPA-4.4-02, MPA-4.4-04
 func TestTLS(t *testing.T) {
-	for _, markers := range [...]struct{ client, server bool }{{}, {client: true}, {server: true}, {client: true, server: true}} {
+	for _, markers := range [...]struct{ client, server bool }{
+		{}, {client: true}, {server: true}, {client: true, server: true},
+	} {
 		for _, crc := range []bool{true, false} {
 			t.Run(fmt.Sprintf("markers %v crc %v", markers, crc), func(t *testing.T) {
 				var dc iwarp.DeviceConfig
@@ -79,7 +81,8 @@ type bound struct {
 	err error
 }
 
-func startBound(ctx context.Context, start func(context.Context, *tls.Conn, []byte) (*iwarp.Conn, error), tc *tls.Conn, secret string) <-chan bound {
+func startBound(ctx context.Context, start func(context.Context, *tls.Conn, []byte) (*iwarp.Conn, error), tc *tls.Conn,
+	secret string) <-chan bound {
 	ch := make(chan bound, 1)
 	go func() {
 		c, err := start(ctx, tc, []byte(secret))
@@ -307,7 +310,10 @@ func TestCRCSuppressionCovers(t *testing.T) {
 					}
 					return c.covered, c.err
 				}
-				mine := newDevice(t, &iwarp.DeviceConfig{CRCSuppression: &iwarp.CRCSuppression{Protection: "ESP", Peers: c.peers, Covers: covers}})
+				mine := newDevice(t,
+					&iwarp.DeviceConfig{
+						CRCSuppression: &iwarp.CRCSuppression{Protection: "ESP", Peers: c.peers, Covers: covers},
+					})
 				var dc iwarp.DeviceConfig
 				if c.otherOff {
 					dc.CRCSuppression = &iwarp.CRCSuppression{Protection: "a test"}

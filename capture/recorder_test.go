@@ -163,7 +163,8 @@ func TestRecorder(t *testing.T) {
 			if c.b {
 				checkSizes(t, other.sizes)
 			}
-			if s, _ := readSegment(rec.packets[0].data); c.address != "" && (s.src.String() != local || s.dst.String() != remote) {
+			if s, _ := readSegment(rec.packets[0].data); c.address != "" &&
+				(s.src.String() != local || s.dst.String() != remote) {
 				t.Errorf("recorded from %v to %v, want %v to %v", s.src, s.dst, local, remote)
 			}
 		})
@@ -355,7 +356,8 @@ func TestRecorderLossless(t *testing.T) {
 		converse(t, r.Conn(a), r.Conn(b), up, down)
 		opener, other := follow(t, finish(t, r, &w.Buffer))
 		if !bytes.Equal(opener.octets, up) || !bytes.Equal(other.octets, down) || r.Dropped() != 0 {
-			t.Errorf("buffer %d: recorded %d and %d octets, %d packets dropped", buffer, len(opener.octets), len(other.octets), r.Dropped())
+			t.Errorf("buffer %d: recorded %d and %d octets, %d packets dropped", buffer, len(opener.octets),
+				len(other.octets), r.Dropped())
 		}
 	}
 }

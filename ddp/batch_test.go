@@ -22,18 +22,42 @@ func TestBatchHoldsRegion(t *testing.T) {
 		do   func(t *testing.T, f *fixture)
 		want func(f *fixture) *ddp.Region // held afterwards
 	}{
-		{name: "the same message", do: func(t *testing.T, f *fixture) { f.good(t, "third", part(f.a, 8, false)) }, want: func(f *fixture) *ddp.Region { return f.a }},
-		{name: "its last segment", do: func(t *testing.T, f *fixture) { f.good(t, "last", part(f.a, 8, true)) }, want: nil},
-		{name: "another region", do: func(t *testing.T, f *fixture) { f.good(t, "other", part(f.b, 0, false)) }, want: func(f *fixture) *ddp.Region { return f.b }},
-		{name: "the last segment of another message", do: func(t *testing.T, f *fixture) { f.good(t, "other", part(f.b, 0, true)) }, want: nil},
+		{
+			name: "the same message", do: func(t *testing.T, f *fixture) { f.good(t, "third", part(f.a, 8, false)) },
+			want: func(f *fixture) *ddp.Region { return f.a },
+		},
+		{
+			name: "its last segment", do: func(t *testing.T, f *fixture) { f.good(t, "last", part(f.a, 8, true)) },
+			want: nil,
+		},
+		{
+			name: "another region", do: func(t *testing.T, f *fixture) { f.good(t, "other", part(f.b, 0, false)) },
+			want: func(f *fixture) *ddp.Region { return f.b },
+		},
+		{
+			name: "the last segment of another message",
+			do:   func(t *testing.T, f *fixture) { f.good(t, "other", part(f.b, 0, true)) }, want: nil,
+		},
 		{name: "another opcode", do: func(t *testing.T, f *fixture) {
 			h := tagged(f.a.STag(), 8, false)
 			h.Control++
 			f.good(t, "other", segment(h, "abcd"))
 		}, want: func(f *fixture) *ddp.Region { return f.a }},
-		{name: "a sink", do: func(t *testing.T, f *fixture) { f.good(t, "sink", segment(tagged(f.k.STag(), 0, false), "ab")) }, want: nil},
-		{name: "a Send", do: func(t *testing.T, f *fixture) { f.good(t, "send", segment(untagged(0, 1, 0, true), "ab")) }, want: nil},
-		{name: "a part of a Send", do: func(t *testing.T, f *fixture) { f.good(t, "send", segment(untagged(0, 1, 0, false), "ab")) }, want: nil},
+		{
+			name: "a sink",
+			do:   func(t *testing.T, f *fixture) { f.good(t, "sink", segment(tagged(f.k.STag(), 0, false), "ab")) },
+			want: nil,
+		},
+		{
+			name: "a Send",
+			do:   func(t *testing.T, f *fixture) { f.good(t, "send", segment(untagged(0, 1, 0, true), "ab")) },
+			want: nil,
+		},
+		{
+			name: "a part of a Send",
+			do:   func(t *testing.T, f *fixture) { f.good(t, "send", segment(untagged(0, 1, 0, false), "ab")) },
+			want: nil,
+		},
 		{name: "the end of the batch", do: func(_ *testing.T, f *fixture) { f.EndBatch(); f.EndBatch() }, want: nil},
 		{name: "an error within the region", do: func(t *testing.T, f *fixture) {
 			wantCode(t, "bounds", f.next(part(f.a, 1<<20, false)), protocol.DDPTaggedBounds)

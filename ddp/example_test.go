@@ -39,7 +39,9 @@ func ExampleReceiver() {
 	table := ddp.NewTable(0)
 	peer := ddp.Peer{PD: 1, Stream: 1}
 	memory := make([]byte, 12)
-	region, err := table.Register(ddp.RegionConfig{Buf: memory, Access: ddp.RemoteWrite, PD: peer.PD, Stream: peer.Stream})
+	region, err := table.Register(ddp.RegionConfig{
+		Buf: memory, Access: ddp.RemoteWrite, PD: peer.PD, Stream: peer.Stream,
+	})
 	if err != nil {
 		panic(err)
 	}

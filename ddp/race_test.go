@@ -192,7 +192,8 @@ func TestAtomicsAddUp(t *testing.T) {
 	for stream := range ddp.StreamID(streams) {
 		wg.Go(func() {
 			for range each {
-				if err := r.Atomic(ddp.Peer{PD: 1, Stream: stream}, 0, func(w *uint64) { atomic.AddUint64(w, 1) }); err != nil {
+				if err := r.Atomic(ddp.Peer{PD: 1, Stream: stream}, 0,
+					func(w *uint64) { atomic.AddUint64(w, 1) }); err != nil {
 					t.Error(err)
 					return
 				}
@@ -201,7 +202,8 @@ func TestAtomicsAddUp(t *testing.T) {
 	}
 	wg.Wait()
 	var got uint64
-	if err := r.Atomic(ddp.Peer{PD: 1}, 0, func(w *uint64) { got = atomic.LoadUint64(w) }); err != nil || got != streams*each {
+	if err := r.Atomic(ddp.Peer{PD: 1}, 0, func(w *uint64) { got = atomic.LoadUint64(w) }); err != nil ||
+		got != streams*each {
 		t.Errorf("the word is %d (%v), want %d", got, err, streams*each)
 	}
 }

@@ -195,7 +195,9 @@ type Stats struct {
 // NewReceiver makes a Receiver without queues: see [Receiver.SetQueue].
 func NewReceiver(cfg ReceiverConfig, ulp ULP) *Receiver {
 	// Rule: DDP-5.3-03
-	r := &Receiver{peer: cfg.Peer, version: cfg.Version, ordered: cfg.Ordered, window: cfg.Window, batched: cfg.Batched, ulp: ulp}
+	r := &Receiver{
+		peer: cfg.Peer, version: cfg.Version, ordered: cfg.Ordered, window: cfg.Window, batched: cfg.Batched, ulp: ulp,
+	}
 	switch {
 	case cfg.VersionZero:
 		r.version = 0

@@ -195,7 +195,9 @@ func TestOutgoingReset(t *testing.T) {
 }
 
 func TestOutgoingAllocatesNothing(t *testing.T) {
-	sg := [][]byte{make([]byte, 3000), make([]byte, 10), make([]byte, 3000), {}, make([]byte, 1), make([]byte, 1), make([]byte, 1)}
+	sg := [][]byte{
+		make([]byte, 3000), make([]byte, 10), make([]byte, 3000), {}, make([]byte, 1), make([]byte, 1), make([]byte, 1),
+	}
 	var o ddp.Outgoing
 	h := untagged(0, 1, 0, false)
 	send := func() {
@@ -212,7 +214,8 @@ func TestOutgoingAllocatesNothing(t *testing.T) {
 	}
 }
 
-// Shows: DDP-4.1-03, DDP-4.1-04, DDP-4.1-05, DDP-4.2-04, DDP-4.2-05, DDP-4.3-02, DDP-4.3-06, DDP-4.3-10, DDP-5.2-01, DDP-5.2-03, DDP-5.3-02
+// Shows: DDP-4.1-03, DDP-4.1-04, DDP-4.1-05, DDP-4.2-04, DDP-4.2-05, DDP-4.3-02, DDP-4.3-06, DDP-4.3-10
+// Shows: DDP-5.2-01, DDP-5.2-03, DDP-5.3-02
 func TestSegmentsProperty(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		sg := rapid.SliceOfN(rapid.SliceOfN(rapid.Byte(), 0, 300), 0, 9).Draw(t, "sg")

@@ -27,22 +27,63 @@ func TestSourceOrderUntagged(t *testing.T) {
 		code  protocol.Code // of the last part; 0: the message is delivered
 	}{
 		{name: "rising", parts: []part{{from: 0, to: 3}, {from: 3, to: 6}, {from: 6, to: 9, last: true}}, code: 0},
-		{name: "falling but for the last", parts: []part{{from: 3, to: 6}, {from: 0, to: 3}, {from: 6, to: 9, last: true}}, code: 0},
-		{name: "0, 4, 2", parts: []part{{from: 0, to: 2}, {from: 4, to: 6}, {from: 2, to: 4}, {from: 6, to: 9, last: true}}, code: 0},
-		{name: "many gaps", parts: []part{{from: 7, to: 8}, {from: 5, to: 6}, {from: 3, to: 4}, {from: 1, to: 2}, {from: 2, to: 3}, {from: 6, to: 7}, {from: 4, to: 5}, {from: 0, to: 1}, {from: 8, to: 9, last: true}}, code: 0},
-		{name: "empty segments anywhere", parts: []part{{from: 5, to: 5}, {from: 0, to: 9}, {from: 3, to: 3}, {from: 9, to: 9, last: true}}, code: 0},
+		{
+			name:  "falling but for the last",
+			parts: []part{{from: 3, to: 6}, {from: 0, to: 3}, {from: 6, to: 9, last: true}}, code: 0,
+		},
+		{
+			name:  "0, 4, 2",
+			parts: []part{{from: 0, to: 2}, {from: 4, to: 6}, {from: 2, to: 4}, {from: 6, to: 9, last: true}}, code: 0,
+		},
+		{
+			name: "many gaps",
+			parts: []part{
+				{from: 7, to: 8}, {from: 5, to: 6}, {from: 3, to: 4}, {from: 1, to: 2}, {from: 2, to: 3},
+				{from: 6, to: 7}, {from: 4, to: 5}, {from: 0, to: 1}, {from: 8, to: 9, last: true},
+			},
+			code: 0,
+		},
+		{
+			name:  "empty segments anywhere",
+			parts: []part{{from: 5, to: 5}, {from: 0, to: 9}, {from: 3, to: 3}, {from: 9, to: 9, last: true}}, code: 0,
+		},
 		{name: "the last one alone", parts: []part{{from: 0, to: 9, last: true}}, code: 0},
-		{name: "a gap never filled", parts: []part{{from: 0, to: 3}, {from: 4, to: 6}, {from: 6, to: 9, last: true}}, code: protocol.DDPUntaggedMO},
-		{name: "the first never sent", parts: []part{{from: 3, to: 6}, {from: 6, to: 9, last: true}}, code: protocol.DDPUntaggedMO},
-		{name: "the last fills a gap", parts: []part{{from: 0, to: 3}, {from: 6, to: 9}, {from: 3, to: 6, last: true}}, code: protocol.DDPUntaggedMO},
-		{name: "the last is empty within", parts: []part{{from: 0, to: 9}, {from: 3, to: 3, last: true}}, code: protocol.DDPUntaggedMO},
+		{
+			name: "a gap never filled", parts: []part{{from: 0, to: 3}, {from: 4, to: 6}, {from: 6, to: 9, last: true}},
+			code: protocol.DDPUntaggedMO,
+		},
+		{
+			name: "the first never sent", parts: []part{{from: 3, to: 6}, {from: 6, to: 9, last: true}},
+			code: protocol.DDPUntaggedMO,
+		},
+		{
+			name:  "the last fills a gap",
+			parts: []part{{from: 0, to: 3}, {from: 6, to: 9}, {from: 3, to: 6, last: true}},
+			code:  protocol.DDPUntaggedMO,
+		},
+		{
+			name: "the last is empty within", parts: []part{{from: 0, to: 9}, {from: 3, to: 3, last: true}},
+			code: protocol.DDPUntaggedMO,
+		},
 		{name: "the same again", parts: []part{{from: 0, to: 3}, {from: 0, to: 3}}, code: protocol.DDPUntaggedMO},
-		{name: "the same again behind a gap", parts: []part{{from: 3, to: 6}, {from: 3, to: 6}}, code: protocol.DDPUntaggedMO},
+		{
+			name: "the same again behind a gap", parts: []part{{from: 3, to: 6}, {from: 3, to: 6}},
+			code: protocol.DDPUntaggedMO,
+		},
 		{name: "one octet again", parts: []part{{from: 0, to: 3}, {from: 2, to: 6}}, code: protocol.DDPUntaggedMO},
 		{name: "into what came early", parts: []part{{from: 4, to: 6}, {from: 0, to: 5}}, code: protocol.DDPUntaggedMO},
-		{name: "out of what came early", parts: []part{{from: 4, to: 6}, {from: 5, to: 8}}, code: protocol.DDPUntaggedMO},
-		{name: "around what came early", parts: []part{{from: 4, to: 6}, {from: 3, to: 7}}, code: protocol.DDPUntaggedMO},
-		{name: "beyond the buffer", parts: []part{{from: 4, to: 6}, {from: 6, to: 10}}, code: protocol.DDPUntaggedTooLong},
+		{
+			name: "out of what came early", parts: []part{{from: 4, to: 6}, {from: 5, to: 8}},
+			code: protocol.DDPUntaggedMO,
+		},
+		{
+			name: "around what came early", parts: []part{{from: 4, to: 6}, {from: 3, to: 7}},
+			code: protocol.DDPUntaggedMO,
+		},
+		{
+			name: "beyond the buffer", parts: []part{{from: 4, to: 6}, {from: 6, to: 10}},
+			code: protocol.DDPUntaggedTooLong,
+		},
 		{name: "behind the buffer", parts: []part{{from: 4, to: 6}, {from: 10, to: 10}}, code: protocol.DDPUntaggedMO},
 	} {
 		for _, ordered := range []bool{true, false} {
@@ -82,13 +123,28 @@ func TestSourceOrderTagged(t *testing.T) {
 		code    protocol.Code // of the last part, at a sink
 		missing uint64
 	}{
-		{name: "rising", parts: []part{{from: 0, to: 3}, {from: 3, to: 6}, {from: 6, to: 9, last: true}}, code: 0, missing: 9},
-		{name: "falling", parts: []part{{from: 6, to: 9}, {from: 3, to: 6}, {from: 0, to: 3, last: true}}, code: 0, missing: 9},
-		{name: "the last fills a gap", parts: []part{{from: 0, to: 3}, {from: 6, to: 9}, {from: 3, to: 6, last: true}}, code: 0, missing: 9},
+		{
+			name: "rising", parts: []part{{from: 0, to: 3}, {from: 3, to: 6}, {from: 6, to: 9, last: true}}, code: 0,
+			missing: 9,
+		},
+		{
+			name: "falling", parts: []part{{from: 6, to: 9}, {from: 3, to: 6}, {from: 0, to: 3, last: true}}, code: 0,
+			missing: 9,
+		},
+		{
+			name:  "the last fills a gap",
+			parts: []part{{from: 0, to: 3}, {from: 6, to: 9}, {from: 3, to: 6, last: true}}, code: 0, missing: 9,
+		},
 		{name: "a gap is left", parts: []part{{from: 0, to: 3}, {from: 6, to: 9, last: true}}, code: 0, missing: 3},
 		{name: "the end is missing", parts: []part{{from: 0, to: 3, last: true}}, code: 0, missing: 3},
-		{name: "twice", parts: []part{{from: 0, to: 3}, {from: 0, to: 3, last: true}}, code: protocol.DDPTaggedBounds, missing: 3},
-		{name: "overlap", parts: []part{{from: 3, to: 6}, {from: 0, to: 4, last: true}}, code: protocol.DDPTaggedBounds, missing: 0},
+		{
+			name: "twice", parts: []part{{from: 0, to: 3}, {from: 0, to: 3, last: true}},
+			code: protocol.DDPTaggedBounds, missing: 3,
+		},
+		{
+			name: "overlap", parts: []part{{from: 3, to: 6}, {from: 0, to: 4, last: true}},
+			code: protocol.DDPTaggedBounds, missing: 0,
+		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			data := pattern(12, 1)

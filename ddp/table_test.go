@@ -32,7 +32,8 @@ func TestRegisterAndLookup(t *testing.T) {
 		t.Error("the region is not found")
 	}
 	if r.Len() != 100 || r.Base() != 5 || r.Access() != c.Access || r.PD() != 3 || r.Stream() != 4 || !r.Valid() {
-		t.Errorf("the region is not what was registered: %d %d %v %d %d %v", r.Len(), r.Base(), r.Access(), r.PD(), r.Stream(), r.Valid())
+		t.Errorf("the region is not what was registered: %d %d %v %d %d %v", r.Len(), r.Base(), r.Access(), r.PD(),
+			r.Stream(), r.Valid())
 	}
 	for _, s := range []ddp.STag{0, r.STag() ^ 1, r.STag() ^ 0x100, 0xff} {
 		if table.Lookup(s) != nil {
@@ -298,7 +299,10 @@ func TestAccessString(t *testing.T) {
 	for _, tt := range []struct {
 		a    ddp.Access
 		want string
-	}{{a: 0, want: "none"}, {a: ddp.RemoteRead | ddp.RemoteAtomic, want: "read,atomic"}, {a: ddp.RemoteWrite, want: "write"}, {a: 0x80, want: "unknown"}} {
+	}{
+		{a: 0, want: "none"}, {a: ddp.RemoteRead | ddp.RemoteAtomic, want: "read,atomic"},
+		{a: ddp.RemoteWrite, want: "write"}, {a: 0x80, want: "unknown"},
+	} {
 		if got := tt.a.String(); got != tt.want {
 			t.Errorf("got %q, want %q", got, tt.want)
 		}

@@ -107,33 +107,103 @@ func TestUnorderedErrors(t *testing.T) {
 		want  protocol.Code
 		blame int // the step whose header is reported, counted from 0
 	}{
-		{name: "early MO beyond the buffer", steps: []step{{order: 1, h: untagged(0, 1, 11, true), payload: ""}}, want: protocol.DDPUntaggedMO, blame: 0},
-		{name: "early MO far beyond", steps: []step{{order: 1, h: untagged(0, 1, math.MaxUint32, true), payload: "x"}}, want: protocol.DDPUntaggedMO, blame: 0},
-		{name: "early, too long", steps: []step{{order: 1, h: untagged(0, 1, 8, true), payload: "xyz"}}, want: protocol.DDPUntaggedTooLong, blame: 0},
-		{name: "early, at the end", steps: []step{{order: 1, h: untagged(0, 1, 10, true), payload: "x"}}, want: protocol.DDPUntaggedTooLong, blame: 0},
+		{
+			name: "early MO beyond the buffer", steps: []step{{order: 1, h: untagged(0, 1, 11, true), payload: ""}},
+			want: protocol.DDPUntaggedMO, blame: 0,
+		},
+		{
+			name:  "early MO far beyond",
+			steps: []step{{order: 1, h: untagged(0, 1, math.MaxUint32, true), payload: "x"}},
+			want:  protocol.DDPUntaggedMO, blame: 0,
+		},
+		{
+			name: "early, too long", steps: []step{{order: 1, h: untagged(0, 1, 8, true), payload: "xyz"}},
+			want: protocol.DDPUntaggedTooLong, blame: 0,
+		},
+		{
+			name: "early, at the end", steps: []step{{order: 1, h: untagged(0, 1, 10, true), payload: "x"}},
+			want: protocol.DDPUntaggedTooLong, blame: 0,
+		},
 		{name: "early, no buffer left", steps: []step{
 			{order: 1, h: untagged(0, 2, 0, true), payload: "x"},
 			{order: 2, h: untagged(0, 3, 0, true), payload: "x"},
 			{order: 3, h: untagged(0, 4, 0, true), payload: "x"},
 			{order: 4, h: untagged(0, 5, 0, true), payload: "x"},
 		}, want: protocol.DDPUntaggedNoBuffer, blame: 3},
-		{name: "early, MSN just outside the window", steps: []step{{order: 7, h: untagged(0, 9, 0, true), payload: ""}}, want: protocol.DDPUntaggedMSN, blame: 0},
-		{name: "order just outside the window", steps: []step{{order: 8, h: untagged(0, 1, 0, true), payload: ""}}, want: protocol.DDPLocalCatastrophic, blame: 0},
-		{name: "order far outside", steps: []step{{order: math.MaxUint64, h: untagged(0, 1, 0, true), payload: ""}}, want: protocol.DDPLocalCatastrophic, blame: 0},
-		{name: "early, MSN of the past", steps: []step{{order: 0, h: untagged(0, 1, 0, true), payload: "x"}, {order: 2, h: untagged(0, 1, 1, true), payload: "x"}}, want: protocol.DDPUntaggedMSN, blame: 1},
-		{name: "gap in MO shows when all is here", steps: []step{{order: 1, h: untagged(0, 1, 3, true), payload: "x"}, {order: 0, h: untagged(0, 1, 0, false), payload: "ab"}}, want: protocol.DDPUntaggedMO, blame: 0},
-		{name: "overlap too", steps: []step{{order: 1, h: untagged(0, 1, 1, true), payload: "x"}, {order: 0, h: untagged(0, 1, 0, false), payload: "ab"}}, want: protocol.DDPUntaggedMO, blame: 0},
+		{
+			name:  "early, MSN just outside the window",
+			steps: []step{{order: 7, h: untagged(0, 9, 0, true), payload: ""}}, want: protocol.DDPUntaggedMSN, blame: 0,
+		},
+		{
+			name: "order just outside the window", steps: []step{{order: 8, h: untagged(0, 1, 0, true), payload: ""}},
+			want: protocol.DDPLocalCatastrophic, blame: 0,
+		},
+		{
+			name: "order far outside", steps: []step{{order: math.MaxUint64, h: untagged(0, 1, 0, true), payload: ""}},
+			want: protocol.DDPLocalCatastrophic, blame: 0,
+		},
+		{
+			name: "early, MSN of the past",
+			steps: []step{
+				{order: 0, h: untagged(0, 1, 0, true), payload: "x"},
+				{order: 2, h: untagged(0, 1, 1, true), payload: "x"},
+			},
+			want: protocol.DDPUntaggedMSN, blame: 1,
+		},
+		{
+			name: "gap in MO shows when all is here",
+			steps: []step{
+				{order: 1, h: untagged(0, 1, 3, true), payload: "x"},
+				{order: 0, h: untagged(0, 1, 0, false), payload: "ab"},
+			},
+			want: protocol.DDPUntaggedMO, blame: 0,
+		},
+		{
+			name: "overlap too",
+			steps: []step{
+				{order: 1, h: untagged(0, 1, 1, true), payload: "x"},
+				{order: 0, h: untagged(0, 1, 0, false), payload: "ab"},
+			},
+			want: protocol.DDPUntaggedMO, blame: 0,
+		},
 		{name: "the last segment is not the highest", steps: []step{
-			{order: 1, h: untagged(0, 1, 5, false), payload: "xyz"}, {order: 2, h: untagged(0, 1, 2, true), payload: "cde"}, {order: 0, h: untagged(0, 1, 0, false), payload: "ab"},
+			{order: 1, h: untagged(0, 1, 5, false), payload: "xyz"},
+			{order: 2, h: untagged(0, 1, 2, true), payload: "cde"},
+			{order: 0, h: untagged(0, 1, 0, false), payload: "ab"},
 		}, want: protocol.DDPUntaggedMO, blame: 1},
 		{name: "octets after the last segment", steps: []step{
-			{order: 2, h: untagged(0, 1, 5, false), payload: "xyz"}, {order: 1, h: untagged(0, 1, 2, true), payload: "cde"}, {order: 0, h: untagged(0, 1, 0, false), payload: "ab"},
+			{order: 2, h: untagged(0, 1, 5, false), payload: "xyz"},
+			{order: 1, h: untagged(0, 1, 2, true), payload: "cde"},
+			{order: 0, h: untagged(0, 1, 0, false), payload: "ab"},
 		}, want: protocol.DDPUntaggedMSN, blame: 0},
-		{name: "messages not in the order of MSN", steps: []step{{order: 1, h: untagged(0, 1, 0, true), payload: "x"}, {order: 0, h: untagged(0, 2, 0, true), payload: "x"}}, want: protocol.DDPUntaggedMSN, blame: 1},
-		{name: "an early MSN is skipped", steps: []step{{order: 1, h: untagged(0, 3, 0, true), payload: "x"}, {order: 0, h: untagged(0, 1, 0, true), payload: "x"}}, want: protocol.DDPUntaggedMSN, blame: 0},
-		{name: "early, queue", steps: []step{{order: 1, h: untagged(9, 1, 0, true), payload: "x"}}, want: protocol.DDPUntaggedQN, blame: 0},
-		{name: "early, version", steps: []step{{order: 1, h: ddp.Header{Last: true, MSN: 1}, payload: "x"}}, want: protocol.DDPUntaggedVersion, blame: 0},
-		{name: "early, STag", steps: []step{{order: 1, h: tagged(5, 0, true), payload: "x"}}, want: protocol.DDPTaggedInvalidSTag, blame: 0},
+		{
+			name: "messages not in the order of MSN",
+			steps: []step{
+				{order: 1, h: untagged(0, 1, 0, true), payload: "x"},
+				{order: 0, h: untagged(0, 2, 0, true), payload: "x"},
+			},
+			want: protocol.DDPUntaggedMSN, blame: 1,
+		},
+		{
+			name: "an early MSN is skipped",
+			steps: []step{
+				{order: 1, h: untagged(0, 3, 0, true), payload: "x"},
+				{order: 0, h: untagged(0, 1, 0, true), payload: "x"},
+			},
+			want: protocol.DDPUntaggedMSN, blame: 0,
+		},
+		{
+			name: "early, queue", steps: []step{{order: 1, h: untagged(9, 1, 0, true), payload: "x"}},
+			want: protocol.DDPUntaggedQN, blame: 0,
+		},
+		{
+			name: "early, version", steps: []step{{order: 1, h: ddp.Header{Last: true, MSN: 1}, payload: "x"}},
+			want: protocol.DDPUntaggedVersion, blame: 0,
+		},
+		{
+			name: "early, STag", steps: []step{{order: 1, h: tagged(5, 0, true), payload: "x"}},
+			want: protocol.DDPTaggedInvalidSTag, blame: 0,
+		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			s := newSink(false, 8)
@@ -188,7 +258,8 @@ func TestWholeWindowBackwards(t *testing.T) {
 
 func TestWindowClipped(t *testing.T) {
 	s := newSink(false, 1<<30)
-	wantCode(t, "beyond the largest window", s.Segment(ddp.MaxWindow, segment(tagged(0, 0, true), "")), protocol.DDPLocalCatastrophic)
+	wantCode(t, "beyond the largest window", s.Segment(ddp.MaxWindow, segment(tagged(0, 0, true), "")),
+		protocol.DDPLocalCatastrophic)
 }
 
 // Early messages whose MSNs wrap.

@@ -26,7 +26,8 @@ func windowOn(t *testing.T, table *ddp.Table, access ddp.Access) (region, window
 	t.Helper()
 	buf := make([]byte, 8)
 	region = register(t, table, ddp.RegionConfig{Buf: buf, Access: both, PD: me.PD, Stream: me.Stream})
-	return region, register(t, table, ddp.RegionConfig{Buf: buf, Access: access, PD: me.PD, Stream: me.Stream, Parent: region})
+	return region, register(t, table,
+		ddp.RegionConfig{Buf: buf, Access: access, PD: me.PD, Stream: me.Stream, Parent: region})
 }
 
 // Whatever ends a region ends its windows: those in use, and those whose turn has
@@ -37,7 +38,8 @@ func TestWindowsEndWithTheirRegion(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			table := ddp.NewTable(0)
 			region, w := windowOn(t, table, both)
-			later := register(t, table, ddp.RegionConfig{Buf: make([]byte, 8), Access: both, PD: me.PD, Stream: me.Stream, Parent: region})
+			later := register(t, table,
+				ddp.RegionConfig{Buf: make([]byte, 8), Access: both, PD: me.PD, Stream: me.Stream, Parent: region})
 			wantCode(t, "before its turn", w.Place(me, 0, []byte("x"), ddp.RemoteWrite), protocol.DDPTaggedInvalidSTag)
 			if err := w.Activate(); err != nil {
 				t.Fatal(err)
@@ -100,8 +102,10 @@ func TestRevocationWaitsForWindows(t *testing.T) {
 func TestWindowsLoseRights(t *testing.T) {
 	table := ddp.NewTable(0)
 	region, w := windowOn(t, table, both)
-	later := register(t, table, ddp.RegionConfig{Buf: make([]byte, 8), Access: both, PD: me.PD, Stream: me.Stream, Parent: region})
-	reads := register(t, table, ddp.RegionConfig{Buf: make([]byte, 8), Access: ddp.RemoteRead, PD: me.PD, Stream: me.Stream, Parent: region})
+	later := register(t, table,
+		ddp.RegionConfig{Buf: make([]byte, 8), Access: both, PD: me.PD, Stream: me.Stream, Parent: region})
+	reads := register(t, table,
+		ddp.RegionConfig{Buf: make([]byte, 8), Access: ddp.RemoteRead, PD: me.PD, Stream: me.Stream, Parent: region})
 	if err := w.Activate(); err != nil {
 		t.Fatal(err)
 	}

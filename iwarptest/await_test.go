@@ -22,11 +22,27 @@ func TestAwait(t *testing.T) {
 		do   func(c *iwarptest.Conn)
 		want []iwarptest.EventKind
 	}{
-		{name: "silence", do: func(*iwarptest.Conn) {}, want: []iwarptest.EventKind{iwarptest.EventSilence, iwarptest.EventSilence}},
-		{name: "frame and FIN", do: func(c *iwarptest.Conn) { mustWrite(t, c, string(frame)); _ = c.CloseWrite() }, want: []iwarptest.EventKind{iwarptest.EventFrame, iwarptest.EventFIN}},
-		{name: "half a frame", do: func(c *iwarptest.Conn) { mustWrite(t, c, string(frame[:9])); _ = c.CloseWrite() }, want: []iwarptest.EventKind{iwarptest.EventFIN}},
-		{name: "bad frame", do: func(c *iwarptest.Conn) { mustWrite(t, c, string(bad)) }, want: []iwarptest.EventKind{iwarptest.EventBadFrame}},
-		{name: "reset", do: func(c *iwarptest.Conn) { _ = c.Abort() }, want: []iwarptest.EventKind{iwarptest.EventReset}},
+		{
+			name: "silence", do: func(*iwarptest.Conn) {},
+			want: []iwarptest.EventKind{iwarptest.EventSilence, iwarptest.EventSilence},
+		},
+		{
+			name: "frame and FIN", do: func(c *iwarptest.Conn) { mustWrite(t, c, string(frame)); _ = c.CloseWrite() },
+			want: []iwarptest.EventKind{iwarptest.EventFrame, iwarptest.EventFIN},
+		},
+		{
+			name: "half a frame",
+			do:   func(c *iwarptest.Conn) { mustWrite(t, c, string(frame[:9])); _ = c.CloseWrite() },
+			want: []iwarptest.EventKind{iwarptest.EventFIN},
+		},
+		{
+			name: "bad frame", do: func(c *iwarptest.Conn) { mustWrite(t, c, string(bad)) },
+			want: []iwarptest.EventKind{iwarptest.EventBadFrame},
+		},
+		{
+			name: "reset", do: func(c *iwarptest.Conn) { _ = c.Abort() },
+			want: []iwarptest.EventKind{iwarptest.EventReset},
+		},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			a, b := iwarptest.Pipe(nil)

@@ -121,7 +121,8 @@ func TestMarkersInAStream(t *testing.T) {
 		t.Fatalf("%d octets, Pos %d, want 1060", len(stream), f.Pos)
 	}
 	for at, want := range map[int]string{
-		0: "00000000", 4: "01a24143", 424: "61c9010a", 428: "026a4143", 512: "00000054", 1024: "00000254", 1056: "d25c2222",
+		0: "00000000", 4: "01a24143", 424: "61c9010a", 428: "026a4143", 512: "00000054", 1024: "00000254",
+		1056: "d25c2222",
 	} {
 		if got := hex.EncodeToString(stream[at : at+4]); got != want {
 			t.Errorf("at %d: %s, want %s", at, got, want)
@@ -136,7 +137,8 @@ func TestMarkersInAStream(t *testing.T) {
 
 	f = iwarptest.Framer{Markers: true}
 	first := f.Frame(iwarptest.Send(1, counting(484)))
-	if second := f.Frame(iwarptest.Send(2, nil)); len(first) != 512 || !bytes.HasPrefix(second, wire(t, "00000000 0012")) {
+	if second := f.Frame(iwarptest.Send(2, nil)); len(first) != 512 ||
+		!bytes.HasPrefix(second, wire(t, "00000000 0012")) {
 		t.Errorf("a Marker between two FPDUs: %d octets, then %x", len(first), second)
 	}
 }

@@ -34,11 +34,17 @@ func TestRelayTime(t *testing.T) {
 		first time.Duration // of 1000 octets
 		last  time.Duration // of them, and of the FIN
 	}{
-		"nothing":        {path: RelayPath{}, first: 0, last: 0},
-		"delay":          {path: RelayPath{Delay: 50 * time.Millisecond}, first: 50 * time.Millisecond, last: 50 * time.Millisecond},
-		"rate":           {path: RelayPath{Rate: 1000}, first: time.Millisecond, last: time.Second},
-		"both":           {path: RelayPath{Delay: time.Second, Rate: 100}, first: 1010 * time.Millisecond, last: 11 * time.Second},
-		"a small window": {path: RelayPath{Delay: time.Second, Window: 100}, first: time.Second, last: 11 * time.Second},
+		"nothing": {path: RelayPath{}, first: 0, last: 0},
+		"delay": {
+			path: RelayPath{Delay: 50 * time.Millisecond}, first: 50 * time.Millisecond, last: 50 * time.Millisecond,
+		},
+		"rate": {path: RelayPath{Rate: 1000}, first: time.Millisecond, last: time.Second},
+		"both": {
+			path: RelayPath{Delay: time.Second, Rate: 100}, first: 1010 * time.Millisecond, last: 11 * time.Second,
+		},
+		"a small window": {
+			path: RelayPath{Delay: time.Second, Window: 100}, first: time.Second, last: 11 * time.Second,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -106,8 +112,14 @@ func TestRelayFPDUs(t *testing.T) {
 		fault string
 		want  func(f [][]byte) []byte
 	}{
-		{fault: "corrupt:fpdu=3,octet=20,mask=0x80", want: func(f [][]byte) []byte { return cat(f[0], f[1], f[2], corrupt(f[3], 20, false), f[4]) }},
-		{fault: "corrupt:fpdu=3,octet=20,mask=0x80,fix", want: func(f [][]byte) []byte { return cat(f[0], f[1], f[2], corrupt(f[3], 20, true), f[4]) }},
+		{
+			fault: "corrupt:fpdu=3,octet=20,mask=0x80",
+			want:  func(f [][]byte) []byte { return cat(f[0], f[1], f[2], corrupt(f[3], 20, false), f[4]) },
+		},
+		{
+			fault: "corrupt:fpdu=3,octet=20,mask=0x80,fix",
+			want:  func(f [][]byte) []byte { return cat(f[0], f[1], f[2], corrupt(f[3], 20, true), f[4]) },
+		},
 		{fault: "drop:fpdu=0,count=2", want: func(f [][]byte) []byte { return cat(f[2], f[3], f[4]) }},
 		{fault: "drop:fpdu=1,count=-1", want: func(f [][]byte) []byte { return f[0] }},
 		{fault: "reorder:fpdu=1", want: func(f [][]byte) []byte { return cat(f[0], f[2], f[1], f[3], f[4]) }},
@@ -125,7 +137,8 @@ func TestRelayFPDUs(t *testing.T) {
 						t.Fatal(err)
 					}
 					happened := 0
-					a, b, result := joined(t, &RelayConfig{Faults: []RelayFault{fault}, OnFault: func(RelayFault) { happened++ }})
+					a, b, result := joined(t,
+						&RelayConfig{Faults: []RelayFault{fault}, OnFault: func(RelayFault) { happened++ }})
 					request, reply, fpdus := stream(markers)
 					start := time.Now()
 					go func() {
@@ -144,7 +157,8 @@ func TestRelayFPDUs(t *testing.T) {
 					rest, err := io.ReadAll(b)
 					_ = b.Close()
 					if !bytes.Equal(got, request) || err != nil || !bytes.Equal(rest, c.want(fpdus)) {
-						t.Errorf("%s, Markers %v, pieces of %d: %d octets came, want %d: %v", c.fault, markers, piece, len(rest), len(c.want(fpdus)), err)
+						t.Errorf("%s, Markers %v, pieces of %d: %d octets came, want %d: %v", c.fault, markers, piece,
+							len(rest), len(c.want(fpdus)), err)
 					}
 					if took := time.Since(start); took != fault.For {
 						t.Errorf("%s: took %v", c.fault, took)
@@ -305,7 +319,9 @@ func TestRelayServe(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r, err := NewRelay(&RelayConfig{Faults: []RelayFault{{Kind: RelayDrop, Unit: UnitOctet, At: 1}, {Kind: RelayDrop, Unit: UnitOctet, Back: true}}})
+	r, err := NewRelay(&RelayConfig{
+		Faults: []RelayFault{{Kind: RelayDrop, Unit: UnitOctet, At: 1}, {Kind: RelayDrop, Unit: UnitOctet, Back: true}},
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -355,7 +371,8 @@ func TestRelayServe(t *testing.T) {
 // A fault is the same after it was written and read; what makes no sense is refused with its reason.
 func TestRelayFaultText(t *testing.T) {
 	for _, text := range []string{
-		"corrupt:octet=7", "corrupt:fpdu=3,octet=20,mask=128,fix,back", "drop:write=1,count=-1", "hold:octet=1000,for=2s",
+		"corrupt:octet=7", "corrupt:fpdu=3,octet=20,mask=128,fix,back", "drop:write=1,count=-1",
+		"hold:octet=1000,for=2s",
 		"split:fpdu=0,count=3,size=100", "reset:octet=18446744073709551615", "cut:fpdu=0", "reorder:write=2",
 	} {
 		var f, again RelayFault

@@ -168,7 +168,9 @@ func TestAlignedOnANetwork(t *testing.T) {
 			whole := wholeIn(starts, ends)
 			s := x.Stats()
 			share, predicted := float64(whole)/float64(len(ends)), float64(s.FPDUsAligned)/float64(s.FPDUsSent)
-			t.Logf("EMSS %d, %d FPDUs, %d segments, %d sent again: aligned %.3f, predicted %.3f; %.2f system calls a message", emss, len(ends), len(starts),
+			t.Logf("EMSS %d, %d FPDUs, %d segments, %d sent again: aligned %.3f, predicted %.3f; %.2f system calls a "+
+				"message",
+				emss, len(ends), len(starts),
 				s.Retransmits, share, predicted, float64(s.SystemCalls)/float64(tt.count))
 			if s.FPDUsSent != uint64(len(ends)) {
 				t.Errorf("%d FPDUs sent, %d received", s.FPDUsSent, len(ends))

@@ -82,7 +82,8 @@ func TestConnOverTCP(t *testing.T) {
 			if !bytes.Equal(got, data) {
 				t.Error("data was changed")
 			}
-			if s := x.Stats(); s.Writes == 0 || s.OctetsSent != y.Stats().OctetsReceived || (runtime.GOOS == "linux" && tt.max == 0 && !tt.portable && s.EMSS < 10000) {
+			if s := x.Stats(); s.Writes == 0 || s.OctetsSent != y.Stats().OctetsReceived ||
+				(runtime.GOOS == "linux" && tt.max == 0 && !tt.portable && s.EMSS < 10000) {
 				t.Errorf("Stats are %+v", s)
 			}
 			if len(y.in.mem) > smallRecvLen || x.out.batch.small != nil || x.out.batch.large[0] != nil {

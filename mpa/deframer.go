@@ -58,7 +58,8 @@ func (d *Deframer) Next(b []byte) (ulpdu []byte, n, need int, err *protocol.Erro
 	// Rule: MPA-4.1-01, MPA-4.1-02, MPA-5.2-01, MPA-6-02
 	length := int(binary.BigEndian.Uint16(b[start:]))
 	if d.Strict && length > MaxULPDU {
-		return nil, 0, 0, d.fail(protocol.MPAMarker, "RFC 5044 section 3", "ULPDU_Length is %d, at most %d is allowed", length, MaxULPDU)
+		return nil, 0, 0, d.fail(protocol.MPAMarker, "RFC 5044 section 3", "ULPDU_Length is %d, at most %d is allowed",
+			length, MaxULPDU)
 	}
 	l := layoutOf(d.pos, length, d.Markers)
 	// Rule: MPA-6-03, MPA-5.1-05

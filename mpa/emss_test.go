@@ -36,7 +36,10 @@ func TestLikelyEMSS(t *testing.T) {
 		{name: "IPv6", nc: ip("2001:db8::1"), want: 1500 - 40 - 20 - 12},
 		{name: "TLS on IPv4", nc: tls.Client(ip("192.0.2.1"), nil), want: 1500 - 20 - 20 - 12 - 32},
 		{name: "TLS on IPv6", nc: tls.Server(ip("2001:db8::1"), nil), want: 1500 - 40 - 20 - 12 - 32},
-		{name: "recorded TLS on IPv4", nc: wrapped{tls.Client(BelowTLS(ip("192.0.2.1")), nil)}, want: 1500 - 20 - 20 - 12 - 32},
+		{
+			name: "recorded TLS on IPv4", nc: wrapped{tls.Client(BelowTLS(ip("192.0.2.1")), nil)},
+			want: 1500 - 20 - 20 - 12 - 32,
+		},
 		{name: "recorded IPv4", nc: wrapped{ip("192.0.2.1")}, want: 1500 - 20 - 20 - 12},
 		{name: "no addresses", nc: pipe, want: DefaultEMSS},
 	} {

@@ -174,8 +174,15 @@ func TestRefusedFrames(t *testing.T) {
 		pos       uint64
 		code      protocol.Code
 	}{
-		{name: "bad_crc", hex: "001741430000000000000000000000010000000068656c6c6f000000b990b10d", pos: 0, code: protocol.MPACRC},
-		{name: "wrong_fpduptr", hex: "002a41430000000000000000000000020000000000000018000000000000000000000000000000000000000000000000e996c154", markers: true, pos: 492, code: protocol.MPAMarker},
+		{
+			name: "bad_crc", hex: "001741430000000000000000000000010000000068656c6c6f000000b990b10d", pos: 0,
+			code: protocol.MPACRC,
+		},
+		{
+			name:    "wrong_fpduptr",
+			hex:     "002a41430000000000000000000000020000000000000018000000000000000000000000000000000000000000000000e996c154",
+			markers: true, pos: 492, code: protocol.MPAMarker,
+		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			wire := unhex(t, tt.hex)
@@ -243,7 +250,8 @@ func TestULPDUSizes(t *testing.T) {
 			wire := make([]byte, f.len(n))
 			f.encode(wire, nil, [][]byte{want}, n, nil)
 			d := Deframer{Markers: markers, CRC: true}
-			if u, used, _, err := d.Next(bytes.Clone(wire)); err != nil || u == nil || used != len(wire) || !bytes.Equal(u, want) {
+			if u, used, _, err := d.Next(bytes.Clone(wire)); err != nil || u == nil || used != len(wire) ||
+				!bytes.Equal(u, want) {
 				t.Errorf("%d octets, markers %t: %v", n, markers, err)
 			}
 			d = Deframer{Markers: markers, CRC: true, Strict: true}

@@ -24,7 +24,8 @@ func FuzzParseStartup(f *testing.F) {
 		}
 		s, n, err := ParseStartup(b, kind)
 		if err != nil {
-			if code, ok := protocol.CodeOf(err); !errors.Is(err, io.ErrUnexpectedEOF) && (!ok || code != protocol.MPAStartup) {
+			if code, ok := protocol.CodeOf(err); !errors.Is(err, io.ErrUnexpectedEOF) &&
+				(!ok || code != protocol.MPAStartup) {
 				t.Fatalf("error of another kind: %v", err)
 			}
 			return

@@ -26,7 +26,8 @@ func TestSegmentsForDDP(t *testing.T) {
 			t.Errorf("segment %d of %d octets came as %d octets", i, len(set[i]), len(got))
 		}
 	}
-	if err := y.Receive(func(uint64, []byte) error { return nil }); !errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+	if err := y.Receive(func(uint64, []byte) error { return nil }); !errors.Is(err, io.EOF) ||
+		errors.Is(err, io.ErrUnexpectedEOF) {
 		t.Errorf("after the FIN: %v, want EOF", err)
 	}
 	send(t, y, []byte("the other half is open still"))

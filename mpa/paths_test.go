@@ -12,7 +12,10 @@ import (
 // Shows: MPA-4.1-01, MPA-4.1-02, MPA-4.1-03, MPA-4.1-05, MPA-4.4-11, MPA-4.4-12, MPA-4.4-13, MPA-4.3-03, MPA-4.2-02
 func TestFramesOfEveryPath(t *testing.T) {
 	for _, markers := range []bool{false, true} {
-		for _, size := range []int{1, 18, 63, 64, 65, 255, 256, 257, 1000, 1024, 1442, 4095, 4097, gatherMin - 1, gatherMin + 14, 40_001, 40_002, 40_003, 40_004, MaxULPDU} {
+		for _, size := range []int{
+			1, 18, 63, 64, 65, 255, 256, 257, 1000, 1024, 1442, 4095, 4097, gatherMin - 1, gatherMin + 14, 40_001,
+			40_002, 40_003, 40_004, MaxULPDU,
+		} {
 			ulpdu := pattern(size, size)
 			header, payload := ulpdu[:min(14, size)], ulpdu[min(14, size):]
 			for name, pieces := range map[string][][]byte{

@@ -19,13 +19,25 @@ var enhancedBlocks = []struct {
 	hex   string
 	block protocol.Enhanced
 }{
-	{name: "peer-to-peer, all kinds, IRD 16 ORD 8", hex: "c010c008", block: protocol.Enhanced{PeerToPeer: true, RTR: allRTR, IRD: 16, ORD: 8}},
-	{name: "peer-to-peer, read, IRD 8 ORD 16", hex: "80084010", block: protocol.Enhanced{PeerToPeer: true, RTR: protocol.RTRRead, IRD: 8, ORD: 16}},
+	{
+		name: "peer-to-peer, all kinds, IRD 16 ORD 8", hex: "c010c008",
+		block: protocol.Enhanced{PeerToPeer: true, RTR: allRTR, IRD: 16, ORD: 8},
+	},
+	{
+		name: "peer-to-peer, read, IRD 8 ORD 16", hex: "80084010",
+		block: protocol.Enhanced{PeerToPeer: true, RTR: protocol.RTRRead, IRD: 8, ORD: 16},
+	},
 	{name: "peer-to-peer, send", hex: "c0000000", block: protocol.Enhanced{PeerToPeer: true, RTR: protocol.RTRSend}},
 	{name: "peer-to-peer, write", hex: "80008000", block: protocol.Enhanced{PeerToPeer: true, RTR: protocol.RTRWrite}},
 	{name: "peer-to-peer, none", hex: "80000000", block: protocol.Enhanced{PeerToPeer: true}},
-	{name: "client-server, not negotiated", hex: "3fff3fff", block: protocol.Enhanced{IRD: protocol.NotNegotiated, ORD: protocol.NotNegotiated}},
-	{name: "client-server, the largest depths", hex: "3ffe3ffe", block: protocol.Enhanced{IRD: protocol.MaxDepth, ORD: protocol.MaxDepth}},
+	{
+		name: "client-server, not negotiated", hex: "3fff3fff",
+		block: protocol.Enhanced{IRD: protocol.NotNegotiated, ORD: protocol.NotNegotiated},
+	},
+	{
+		name: "client-server, the largest depths", hex: "3ffe3ffe",
+		block: protocol.Enhanced{IRD: protocol.MaxDepth, ORD: protocol.MaxDepth},
+	},
 	{name: "client-server, IRD 0x1234 ORD 0x2345", hex: "12342345", block: protocol.Enhanced{IRD: 0x1234, ORD: 0x2345}},
 	{name: "all zero", hex: "00000000", block: protocol.Enhanced{}},
 }
@@ -82,7 +94,8 @@ func TestEnhancedDepthHas14Bits(t *testing.T) {
 
 func TestRTRString(t *testing.T) {
 	for set, want := range map[protocol.RTR]string{
-		0: "none", protocol.RTRSend: "send", protocol.RTRRead | protocol.RTRWrite: "write,read", allRTR: "write,read,send",
+		0: "none", protocol.RTRSend: "send", protocol.RTRRead | protocol.RTRWrite: "write,read",
+		allRTR: "write,read,send",
 	} {
 		if got := set.String(); got != want {
 			t.Errorf("set %d is %q, want %q", set, got, want)

@@ -17,7 +17,10 @@ func TestErrorText(t *testing.T) {
 		want string
 	}{
 		{
-			err:  protocol.Error{Code: protocol.DDPTaggedInvalidSTag, Detail: "STag 0x11223344: no such STag", Section: "RFC 5041 section 7.1"},
+			err: protocol.Error{
+				Code: protocol.DDPTaggedInvalidSTag, Detail: "STag 0x11223344: no such STag",
+				Section: "RFC 5041 section 7.1",
+			},
 			want: "DDP tagged buffer: invalid STag (1/1/00): STag 0x11223344: no such STag [RFC 5041 section 7.1]",
 		},
 		{
@@ -25,11 +28,16 @@ func TestErrorText(t *testing.T) {
 			want: "unexpected EOF; MPA: TCP connection closed, terminated or lost (2/0/01)",
 		},
 		{
-			err:  protocol.Error{Code: protocol.MPAConnectionLost, Detail: "aborted", Section: "RFC 5044 section 8", Err: errors.New("iwarp: why")},
+			err: protocol.Error{
+				Code: protocol.MPAConnectionLost, Detail: "aborted", Section: "RFC 5044 section 8",
+				Err: errors.New("iwarp: why"),
+			},
 			want: "aborted: why [RFC 5044 section 8]; MPA: TCP connection closed, terminated or lost (2/0/01)",
 		},
 		{
-			err:  protocol.Error{Code: protocol.MPAStartup, Section: "RFC 5044 section 7.1.2", Err: errors.New("nothing came")},
+			err: protocol.Error{
+				Code: protocol.MPAStartup, Section: "RFC 5044 section 7.1.2", Err: errors.New("nothing came"),
+			},
 			want: "nothing came [RFC 5044 section 7.1.2] (2/0/04)",
 		},
 		{
@@ -37,8 +45,9 @@ func TestErrorText(t *testing.T) {
 			want: "peer reports MPA: CRC mismatch (2/0/02): EOF",
 		},
 		{
-			err:  protocol.Error{Code: protocol.RDMAPOpcode, Remote: true},
-			want: "peer reports that it does not support the operation: RDMAP remote operation: unexpected opcode (0/2/06)",
+			err: protocol.Error{Code: protocol.RDMAPOpcode, Remote: true},
+			want: "peer reports that it does not support the operation: RDMAP remote operation: unexpected opcode " +
+				"(0/2/06)",
 		},
 		{err: protocol.Error{Code: 0xfeff}, want: "layer 15: unassigned error (15/14/ff)"},
 	} {

@@ -23,7 +23,10 @@ func TestFetchAdd(t *testing.T) {
 		{name: "into the top bit of a field", old: 0x7f, add: 1, mask: 0x80, want: 0x80},
 		{name: "out of the top bit of a field", old: 0xff, add: 1, mask: 0x80, want: 0},
 		{name: "every bit a field: exclusive or", old: 0b1100, add: 0b1010, mask: allOnes, want: 0b0110},
-		{name: "probe: adding zero changes nothing", old: 0x123456789abcdef0, add: 0, mask: 0, want: 0x123456789abcdef0},
+		{
+			name: "probe: adding zero changes nothing", old: 0x123456789abcdef0, add: 0, mask: 0,
+			want: 0x123456789abcdef0,
+		},
 	} {
 		if got := rdmap.FetchAdd(tt.old, tt.add, tt.mask); got != tt.want {
 			t.Errorf("%s: FetchAdd(%#x, %#x, %#x) = %#x, want %#x", tt.name, tt.old, tt.add, tt.mask, got, tt.want)
@@ -67,10 +70,16 @@ func TestCmpSwap(t *testing.T) {
 	}{
 		{name: "equal", old: 0x2a, swap: 9, smask: allOnes, cmp: 0x2a, cmask: allOnes, want: 9},
 		{name: "not equal", old: 0x2a, swap: 9, smask: allOnes, cmp: 0x29, cmask: allOnes, want: 0x2a},
-		{name: "compares and swaps single octets", old: 0x1234, swap: 0xff00, smask: 0xff00, cmp: 0x34, cmask: 0xff, want: 0xff34},
+		{
+			name: "compares and swaps single octets", old: 0x1234, swap: 0xff00, smask: 0xff00, cmp: 0x34, cmask: 0xff,
+			want: 0xff34,
+		},
 		{name: "compare mask 0 is always equal", old: 5, swap: 6, smask: 0xf, cmp: 0, cmask: 0, want: 6},
 		{name: "swap mask 0 changes nothing", old: 5, swap: 6, smask: 0, cmp: 5, cmask: allOnes, want: 5},
-		{name: "swap bits outside the mask do not count", old: 0xf0, swap: allOnes, smask: 0x0f, cmp: 0xf0, cmask: allOnes, want: 0xff},
+		{
+			name: "swap bits outside the mask do not count", old: 0xf0, swap: allOnes, smask: 0x0f, cmp: 0xf0,
+			cmask: allOnes, want: 0xff,
+		},
 	} {
 		if got := rdmap.CmpSwap(tt.old, tt.cmp, tt.cmask, tt.swap, tt.smask); got != tt.want {
 			t.Errorf("%s: %#x, want %#x", tt.name, got, tt.want)

@@ -26,7 +26,10 @@ func TestBatches(t *testing.T) {
 		then func(e *end, stag uint32)
 	}{
 		{name: "the batch ends", then: func(e *end, _ uint32) { e.s.EndBatch() }},
-		{name: "the message ends", then: func(e *end, stag uint32) { e.deliver(iwarptest.Write(stag, 8, []byte("last"))) }},
+		{
+			name: "the message ends",
+			then: func(e *end, stag uint32) { e.deliver(iwarptest.Write(stag, 8, []byte("last"))) },
+		},
 		{name: "the peer invalidates the region", then: func(e *end, stag uint32) {
 			e.deliver(iwarptest.Untagged(4, true, stag, 0, 1, 0, []byte("bye")))
 			e.wantError("a Write after it", part(stag, 0, "evil"), protocol.DDPTaggedInvalidSTag)

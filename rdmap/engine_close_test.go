@@ -211,9 +211,18 @@ func TestNotAnRTR(t *testing.T) {
 	}{
 		{name: "not agreed", e: newEnd(t, responder), segs: [][]byte{iwarptest.Send(1, nil)}, want: `Send ""`},
 		{name: "initiator", e: newEnd(t, withRTR), segs: [][]byte{iwarptest.Send(1, nil)}, want: `Send ""`},
-		{name: "after a Write", e: newEnd(t, withRTR, responder), segs: [][]byte{iwarptest.Write(1, 0, nil), iwarptest.Send(1, nil)}, want: `Send ""`},
-		{name: "with octets", e: newEnd(t, withRTR, responder), segs: [][]byte{iwarptest.Send(1, []byte("x"))}, want: `Send "x"`},
-		{name: "solicited", e: newEnd(t, withRTR, responder), segs: [][]byte{iwarptest.SendSolicited(1, nil)}, want: `Send with SE ""`},
+		{
+			name: "after a Write", e: newEnd(t, withRTR, responder),
+			segs: [][]byte{iwarptest.Write(1, 0, nil), iwarptest.Send(1, nil)}, want: `Send ""`,
+		},
+		{
+			name: "with octets", e: newEnd(t, withRTR, responder), segs: [][]byte{iwarptest.Send(1, []byte("x"))},
+			want: `Send "x"`,
+		},
+		{
+			name: "solicited", e: newEnd(t, withRTR, responder), segs: [][]byte{iwarptest.SendSolicited(1, nil)},
+			want: `Send with SE ""`,
+		},
 		{name: "empty first segment", e: newEnd(t, withRTR, responder), segs: [][]byte{
 			iwarptest.Untagged(3, false, 0, 0, 1, 0, nil), iwarptest.Untagged(3, true, 0, 0, 1, 0, []byte("x")),
 		}, want: `Send "x"`},
@@ -234,7 +243,10 @@ func TestLLPLost(t *testing.T) {
 	}{
 		{name: "a plain error", err: reset, code: protocol.MPAConnectionLost},
 		{name: "EOF", err: io.EOF, code: protocol.MPAConnectionLost},
-		{name: "a typed one", err: &protocol.Error{Code: protocol.MPALocalCatastrophic}, code: protocol.MPALocalCatastrophic},
+		{
+			name: "a typed one", err: &protocol.Error{Code: protocol.MPALocalCatastrophic},
+			code: protocol.MPALocalCatastrophic,
+		},
 	} {
 		for _, queue := range []bool{false, true} {
 			e := newEnd(t)
@@ -275,7 +287,8 @@ func TestFlushWaitsForTheSendOwner(t *testing.T) {
 	e.s.StopReceive()
 	e.wantDone("the send owner may still read", "")
 	e.transmit()
-	if len(e.done) != 2 || !errors.Is(e.done[0].Err, net.ErrClosed) || e.done[0].Op != rdmap.OpRead || e.done[0].Length != 3 {
+	if len(e.done) != 2 || !errors.Is(e.done[0].Err, net.ErrClosed) || e.done[0].Op != rdmap.OpRead ||
+		e.done[0].Length != 3 {
 		t.Errorf("a flushed request keeps what it was: %+v", e.done)
 	}
 	e.wantDone("flushed", "1! 2!")

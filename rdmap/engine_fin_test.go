@@ -21,9 +21,18 @@ type request struct {
 }
 
 var requests = []request{
-	{name: "Read", segment: func(msn, stag uint32) []byte { return iwarptest.ReadRequest(msn, 7, 0, 3000, stag, 0) }, segments: 3},
-	{name: "empty Read", segment: func(msn, _ uint32) []byte { return iwarptest.ReadRequest(msn, 7, 0, 0, 1, 0) }, segments: 1},
-	{name: "atomic", segment: func(msn, stag uint32) []byte { return iwarptest.FetchAdd(msn, msn, stag, 0, 1, 0) }, segments: 1},
+	{
+		name: "Read", segment: func(msn, stag uint32) []byte { return iwarptest.ReadRequest(msn, 7, 0, 3000, stag, 0) },
+		segments: 3,
+	},
+	{
+		name: "empty Read", segment: func(msn, _ uint32) []byte { return iwarptest.ReadRequest(msn, 7, 0, 0, 1, 0) },
+		segments: 1,
+	},
+	{
+		name: "atomic", segment: func(msn, stag uint32) []byte { return iwarptest.FetchAdd(msn, msn, stag, 0, 1, 0) },
+		segments: 1,
+	},
 }
 
 // What the peer has asked for is answered before this end's half closes: Reads and
@@ -113,8 +122,14 @@ func TestMessageInProgressBeforeTheFIN(t *testing.T) {
 		segments int
 	}{
 		{name: "Send", first: rdmap.SendWR{ID: 1, Op: rdmap.OpSend, SG: long}, segments: 4},
-		{name: "Send with Invalidate", first: rdmap.SendWR{ID: 1, Op: rdmap.OpSendInvalidate, Invalidate: 7, SG: long}, segments: 4},
-		{name: "Write", first: rdmap.SendWR{ID: 1, Op: rdmap.OpWrite, Remote: rdmap.RemoteBuffer{STag: 7}, SG: long}, segments: 4},
+		{
+			name:  "Send with Invalidate",
+			first: rdmap.SendWR{ID: 1, Op: rdmap.OpSendInvalidate, Invalidate: 7, SG: long}, segments: 4,
+		},
+		{
+			name: "Write", first: rdmap.SendWR{ID: 1, Op: rdmap.OpWrite, Remote: rdmap.RemoteBuffer{STag: 7}, SG: long},
+			segments: 4,
+		},
 		{name: "empty Send", first: rdmap.SendWR{ID: 1, Op: rdmap.OpSend}, segments: 1},
 		{name: "Immediate Data", first: rdmap.SendWR{ID: 1, Op: rdmap.OpImmediate}, segments: 1},
 	} {

@@ -244,7 +244,8 @@ func (e *end) transmit() rdmap.Progress {
 func (e *end) wantSegment(why string, want []byte) {
 	e.t.Helper()
 	if got := e.next(why); !bytes.Equal(got, want) {
-		e.t.Fatalf("%s: sent\n     %s\n%x\nwant %s\n%x", why, iwarptest.Describe(got), got, iwarptest.Describe(want), want)
+		e.t.Fatalf("%s: sent\n     %s\n%x\nwant %s\n%x", why, iwarptest.Describe(got), got, iwarptest.Describe(want),
+			want)
 	}
 }
 

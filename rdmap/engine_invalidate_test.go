@@ -44,7 +44,10 @@ func TestCannotInvalidate(t *testing.T) {
 		stag   func(s ddp.STag) ddp.STag
 	}{
 		{name: "unknown STag"},
-		{name: "another key", region: func(e *end) *ddp.Region { return e.register(make([]byte, 1), allRights) }, stag: func(s ddp.STag) ddp.STag { return s ^ 1 }},
+		{
+			name: "another key", region: func(e *end) *ddp.Region { return e.register(make([]byte, 1), allRights) },
+			stag: func(s ddp.STag) ddp.STag { return s ^ 1 },
+		},
 		{name: "shared by the domain", region: func(e *end) *ddp.Region {
 			e.peer.Stream = 0
 			return e.register(make([]byte, 1), allRights)
@@ -99,5 +102,6 @@ func TestLocalInvalidate(t *testing.T) {
 	e.wantSegment("nothing but the Send", iwarptest.Send(1, []byte("x")))
 	e.wantIdle("a local operation sends nothing")
 	e.wantDone("both", "1 2")
-	e.wantError("a Write after it", iwarptest.Write(uint32(region.STag()), 0, []byte("evil")), protocol.DDPTaggedInvalidSTag)
+	e.wantError("a Write after it", iwarptest.Write(uint32(region.STag()), 0, []byte("evil")),
+		protocol.DDPTaggedInvalidSTag)
 }

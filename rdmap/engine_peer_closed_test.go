@@ -37,7 +37,8 @@ func TestPeerClosedWithinAMessage(t *testing.T) {
 				e.postRecv(8, 8)
 				e.deliver(c.segment)
 				err := e.s.PeerClosed()
-				if !errors.Is(err, &protocol.Error{Code: protocol.MPAConnectionLost}) || !errors.Is(err, io.ErrUnexpectedEOF) {
+				if !errors.Is(err, &protocol.Error{Code: protocol.MPAConnectionLost}) ||
+					!errors.Is(err, io.ErrUnexpectedEOF) {
 					t.Fatalf("%s: PeerClosed returns %v", role, err)
 				}
 				e.wantTerminate(role, protocol.MPAConnectionLost, nil)

@@ -34,7 +34,9 @@ func TestReadResponseErrors(t *testing.T) {
 			return dialogue{good: nil, bad: iwarptest.ReadResponse(a, 0, data[:size+1])}
 		}},
 		{name: "too long in two", code: protocol.DDPTaggedBounds, talk: func(a, _ uint32) dialogue {
-			return dialogue{[][]byte{iwarptest.Tagged(2, false, a, 0, data[:size])}, iwarptest.ReadResponse(a, size, data[:1])}
+			return dialogue{
+				[][]byte{iwarptest.Tagged(2, false, a, 0, data[:size])}, iwarptest.ReadResponse(a, size, data[:1]),
+			}
 		}},
 		{name: "too short", code: protocol.RDMAPOperationUnspecified, talk: func(a, _ uint32) dialogue {
 			return dialogue{good: nil, bad: iwarptest.ReadResponse(a, 0, data[:size-1])}
@@ -46,22 +48,32 @@ func TestReadResponseErrors(t *testing.T) {
 			return dialogue{good: nil, bad: iwarptest.ReadResponse(a, 1, data[:size-1])}
 		}},
 		{name: "a gap", code: protocol.RDMAPOperationUnspecified, talk: func(a, _ uint32) dialogue {
-			return dialogue{[][]byte{iwarptest.Tagged(2, false, a, 0, data[:2])}, iwarptest.ReadResponse(a, 4, data[:4])}
+			return dialogue{
+				[][]byte{iwarptest.Tagged(2, false, a, 0, data[:2])}, iwarptest.ReadResponse(a, 4, data[:4]),
+			}
 		}},
 		{name: "an octet twice and one left out", code: protocol.DDPTaggedBounds, talk: func(a, _ uint32) dialogue {
-			return dialogue{[][]byte{iwarptest.Tagged(2, false, a, 0, data[:2])}, iwarptest.ReadResponse(a, 1, data[:size-2])}
+			return dialogue{
+				[][]byte{iwarptest.Tagged(2, false, a, 0, data[:2])}, iwarptest.ReadResponse(a, 1, data[:size-2]),
+			}
 		}},
 		{name: "octets not in order and one twice", code: protocol.DDPTaggedBounds, talk: func(a, _ uint32) dialogue {
-			return dialogue{[][]byte{iwarptest.Tagged(2, false, a, 4, data[:2])}, iwarptest.Tagged(2, false, a, 3, data[:2])}
+			return dialogue{
+				[][]byte{iwarptest.Tagged(2, false, a, 4, data[:2])}, iwarptest.Tagged(2, false, a, 3, data[:2]),
+			}
 		}},
 		{name: "an octet twice", code: protocol.DDPTaggedBounds, talk: func(a, _ uint32) dialogue {
-			return dialogue{[][]byte{iwarptest.Tagged(2, false, a, 0, data[:2])}, iwarptest.ReadResponse(a, 1, data[:7])}
+			return dialogue{
+				[][]byte{iwarptest.Tagged(2, false, a, 0, data[:2])}, iwarptest.ReadResponse(a, 1, data[:7]),
+			}
 		}},
 		{name: "wrap", code: protocol.DDPTaggedTOWrap, talk: func(a, _ uint32) dialogue {
 			return dialogue{good: nil, bad: iwarptest.ReadResponse(a, ^uint64(0), data[:2])}
 		}},
 		{name: "after its completion", code: protocol.DDPTaggedInvalidSTag, talk: func(a, _ uint32) dialogue {
-			return dialogue{[][]byte{iwarptest.ReadResponse(a, 0, data[:size])}, iwarptest.ReadResponse(a, 0, data[:size])}
+			return dialogue{
+				[][]byte{iwarptest.ReadResponse(a, 0, data[:size])}, iwarptest.ReadResponse(a, 0, data[:size]),
+			}
 		}},
 		{name: "a Write to the sink", code: protocol.DDPTaggedInvalidSTag, talk: func(a, _ uint32) dialogue {
 			return dialogue{good: nil, bad: iwarptest.Write(a, 0, data[:size])}
@@ -97,7 +109,8 @@ func TestReadResponseErrors(t *testing.T) {
 			}
 			before := [2]string{string(bufs[0]), string(bufs[1])}
 			err := e.wantError(c.name, talk.bad, c.code)
-			if c.code != protocol.RDMAPOperationUnspecified && (string(bufs[0]) != before[0] || string(bufs[1]) != before[1]) {
+			if c.code != protocol.RDMAPOperationUnspecified &&
+				(string(bufs[0]) != before[0] || string(bufs[1]) != before[1]) {
 				t.Error("a bad segment was placed")
 			}
 			if err.Offender == nil || err.Offender.RDMAPHeader != nil {
@@ -126,11 +139,13 @@ func TestZeroLengthRead(t *testing.T) {
 	a.post(rdmap.SendWR{ID: 2, Op: rdmap.OpRead, Remote: rdmap.RemoteBuffer{STag: 0xdeadbeef}})
 	a.transmit()
 	// The STag of the empty Response does not matter, but octets do.
-	a.wantError("octets in answer to a zero-length Read", iwarptest.ReadResponse(1, 0, []byte{1}), protocol.DDPTaggedInvalidSTag)
+	a.wantError("octets in answer to a zero-length Read", iwarptest.ReadResponse(1, 0, []byte{1}),
+		protocol.DDPTaggedInvalidSTag)
 }
 
 // Shows: RDMAP-4.8-06, RDMAP-4.8-07, RDMAP-4.8-09, RDMAP-5.2.1-11, RDMAP-7.1-04
-// Shows: RDMAP-7.2-06, RDMAP-7.2-07, RDMAP-7.2-08, RDMAP-7.2-09, RDMAP-7.2-10, RDMAP-7.2-11, RDMAP-8.1.1-01, RDMAP-8.1.1-02, RDMAP-8.1.1-05
+// Shows: RDMAP-7.2-06, RDMAP-7.2-07, RDMAP-7.2-08, RDMAP-7.2-09, RDMAP-7.2-10, RDMAP-7.2-11, RDMAP-8.1.1-01
+// Shows: RDMAP-8.1.1-02, RDMAP-8.1.1-05
 func TestReadSourceErrors(t *testing.T) {
 	for _, c := range []struct {
 		name string
@@ -139,7 +154,10 @@ func TestReadSourceErrors(t *testing.T) {
 		to   uint64
 		size uint32
 	}{
-		{name: "unknown STag", code: protocol.RDMAPInvalidSTag, stag: func(_ *end, s uint32) uint32 { return s ^ 1 }, to: 0, size: 1},
+		{
+			name: "unknown STag", code: protocol.RDMAPInvalidSTag, stag: func(_ *end, s uint32) uint32 { return s ^ 1 },
+			to: 0, size: 1,
+		},
 		{name: "STag 0", code: protocol.RDMAPInvalidSTag, stag: func(*end, uint32) uint32 { return 0 }, to: 0, size: 1},
 		{name: "invalidated", code: protocol.RDMAPInvalidSTag, stag: func(e *end, s uint32) uint32 {
 			e.table.Lookup(ddp.STag(s)).Invalidate()
@@ -189,7 +207,8 @@ func TestReadSourceInvalidatedMidway(t *testing.T) {
 		e.llp.mulpdu, e.llp.limit = 128, 1
 		region := e.register(octets(300), allRights)
 		stag := uint32(region.STag())
-		e.deliver(iwarptest.ReadRequest(1, 0xaabbcc01, 0x2000, 300, stag, 0), iwarptest.ReadRequest(2, 9, 0, 1, stag, 0))
+		e.deliver(iwarptest.ReadRequest(1, 0xaabbcc01, 0x2000, 300, stag, 0),
+			iwarptest.ReadRequest(2, 9, 0, 1, stag, 0))
 		for range after {
 			if p, err := e.s.Transmit(e.llp, false); p != rdmap.More || err != nil {
 				t.Fatal(p, err)

@@ -25,7 +25,9 @@ func TestResponseInAnyOrder(t *testing.T) {
 		for _, change := range []func(*rdmap.Config){func(*rdmap.Config) {}, unordered} {
 			e := newEnd(t, change)
 			buf := guarded(t, len(data))
-			e.post(rdmap.SendWR{ID: 1, Op: rdmap.OpRead, Remote: rdmap.RemoteBuffer{STag: 0x11223344, TO: 0x1000}, SG: cut(buf, 7)})
+			e.post(rdmap.SendWR{
+				ID: 1, Op: rdmap.OpRead, Remote: rdmap.RemoteBuffer{STag: 0x11223344, TO: 0x1000}, SG: cut(buf, 7),
+			})
 			sink := e.wantRead("the Request", 1, uint32(len(data)), 0x11223344, 0x1000)
 			for i, p := range parts {
 				e.wantDone("not whole yet", "")

@@ -43,7 +43,10 @@ var readRequests = []struct {
 	},
 	{
 		name: "the largest", hex: "ffffffff fffffffffffffffe ffffffff fffffffd fffffffffffffffc",
-		req: rdmap.ReadRequest{SinkSTag: math.MaxUint32, SinkTO: allOnes - 1, Size: math.MaxUint32, SrcSTag: math.MaxUint32 - 2, SrcTO: allOnes - 3},
+		req: rdmap.ReadRequest{
+			SinkSTag: math.MaxUint32, SinkTO: allOnes - 1, Size: math.MaxUint32, SrcSTag: math.MaxUint32 - 2,
+			SrcTO: allOnes - 3,
+		},
 	},
 }
 
@@ -111,24 +114,33 @@ var atomicRequests = []struct {
 }{
 	{
 		name: "FetchAdd",
-		hex:  "00000000 00000077 11223344 0000000000001008 0000000000000005 0000000000000000 0000000000000000 ffffffffffffffff",
-		req:  rdmap.AtomicRequest{Op: rdmap.AtomicFetchAdd, ID: 0x77, STag: 0x11223344, TO: 0x1008, Data: 5, CompareMask: allOnes},
+		hex: "00000000 00000077 11223344 0000000000001008 0000000000000005 0000000000000000 0000000000000000 " +
+			"ffffffffffffffff",
+		req: rdmap.AtomicRequest{
+			Op: rdmap.AtomicFetchAdd, ID: 0x77, STag: 0x11223344, TO: 0x1008, Data: 5, CompareMask: allOnes,
+		},
 		made: rdmap.NewFetchAdd(0x77, 0x11223344, 0x1008, 5, 0),
 	},
 	{
 		name: "CmpSwap",
-		hex:  "00000002 00000078 11223344 0000000000001008 0000000000000009 ffffffffffffffff 000000000000002a ffffffffffffffff",
-		req:  rdmap.AtomicRequest{Op: rdmap.AtomicCmpSwap, ID: 0x78, STag: 0x11223344, TO: 0x1008, Data: 9, Mask: allOnes, Compare: 0x2a, CompareMask: allOnes},
+		hex: "00000002 00000078 11223344 0000000000001008 0000000000000009 ffffffffffffffff 000000000000002a " +
+			"ffffffffffffffff",
+		req: rdmap.AtomicRequest{
+			Op: rdmap.AtomicCmpSwap, ID: 0x78, STag: 0x11223344, TO: 0x1008, Data: 9, Mask: allOnes, Compare: 0x2a,
+			CompareMask: allOnes,
+		},
 		made: rdmap.NewCmpSwap(0x78, 0x11223344, 0x1008, 0x2a, allOnes, 9, allOnes),
 	},
 	{
 		name: "CmpSwap, every field its own",
-		hex:  "00000002 01020304 05060708 1112131415161718 2122232425262728 3132333435363738 4142434445464748 5152535455565758",
+		hex: "00000002 01020304 05060708 1112131415161718 2122232425262728 3132333435363738 4142434445464748 " +
+			"5152535455565758",
 		req: rdmap.AtomicRequest{
 			Op: rdmap.AtomicCmpSwap, ID: 0x01020304, STag: 0x05060708, TO: 0x1112131415161718, Data: 0x2122232425262728,
 			Mask: 0x3132333435363738, Compare: 0x4142434445464748, CompareMask: 0x5152535455565758,
 		},
-		made: rdmap.NewCmpSwap(0x01020304, 0x05060708, 0x1112131415161718, 0x4142434445464748, 0x5152535455565758, 0x2122232425262728, 0x3132333435363738),
+		made: rdmap.NewCmpSwap(0x01020304, 0x05060708, 0x1112131415161718, 0x4142434445464748, 0x5152535455565758,
+			0x2122232425262728, 0x3132333435363738),
 	},
 }
 
@@ -218,14 +230,28 @@ func TestHeadersAgreeWithHandMadeMessages(t *testing.T) {
 		handMade []byte
 	}{
 		{op: rdmap.OpcodeReadRequest, msn: 9, body: read.AppendTo(nil), handMade: handMadeRead},
-		{op: rdmap.OpcodeAtomicRequest, msn: 9, body: add.AppendTo(nil), handMade: iwarptest.FetchAdd(9, 2, 3, 8, 5, 6)},
-		{op: rdmap.OpcodeAtomicRequest, msn: 9, body: swap.AppendTo(nil), handMade: iwarptest.CmpSwap(9, 2, 3, 8, 5, 6)},
+		{
+			op: rdmap.OpcodeAtomicRequest, msn: 9, body: add.AppendTo(nil),
+			handMade: iwarptest.FetchAdd(9, 2, 3, 8, 5, 6),
+		},
+		{
+			op: rdmap.OpcodeAtomicRequest, msn: 9, body: swap.AppendTo(nil),
+			handMade: iwarptest.CmpSwap(9, 2, 3, 8, 5, 6),
+		},
 		{op: rdmap.OpcodeAtomicResponse, msn: 9, body: rsp.AppendTo(nil), handMade: iwarptest.AtomicResponse(9, 2, 3)},
 		{op: rdmap.OpcodeImmediate, msn: 9, body: immediate.AppendTo(nil), handMade: iwarptest.Immediate(9, immediate)},
-		{op: rdmap.OpcodeImmediateSolicited, msn: 9, body: immediate.AppendTo(nil), handMade: iwarptest.ImmediateSolicited(9, immediate)},
-		{op: rdmap.OpcodeTerminate, msn: 1, body: term.AppendTo(nil), handMade: iwarptest.Terminate(0x0104, handMadeRead)},
+		{
+			op: rdmap.OpcodeImmediateSolicited, msn: 9, body: immediate.AppendTo(nil),
+			handMade: iwarptest.ImmediateSolicited(9, immediate),
+		},
+		{
+			op: rdmap.OpcodeTerminate, msn: 1, body: term.AppendTo(nil),
+			handMade: iwarptest.Terminate(0x0104, handMadeRead),
+		},
 	} {
-		h := ddp.Header{Last: true, Version: ddp.Version, Control: uint8(rdmap.NewControl(tt.op)), QN: tt.op.QN(), MSN: tt.msn}
+		h := ddp.Header{
+			Last: true, Version: ddp.Version, Control: uint8(rdmap.NewControl(tt.op)), QN: tt.op.QN(), MSN: tt.msn,
+		}
 		if got := append(h.AppendTo(nil), tt.body...); !bytes.Equal(got, tt.handMade) {
 			t.Errorf("%v:\ngot  %s\nwant %s", tt.op, iwarptest.Describe(got), iwarptest.Describe(tt.handMade))
 		}

@@ -59,18 +59,26 @@ var opcodes = [16]traits{
 	// Rule: RDMAP-3.1-02, RDMAP-4.1-04, RDMAP-4.1-05, RDMAP-4.1-08, RDMAP-4.2-01, RDMAP-5.1-01, RDMAP-5.2.1-01
 	// Rule: RDMAP-5.2.1-03, RDMAP-5.2.2-01, RDMAP-5.3-01, RDMAP-5.3-02, RDMAP-5.4-01, EXT-4.1-01, EXT-4.1-03
 	// Rule: EXT-4.2-01, EXT-5.2-01, EXT-5.2.1-06, EXT-5.2.2-02, EXT-6.3-01, EXT-6.3-02, EXT-10.2-01, IANA-3.4-01
-	OpcodeWrite:                   {name: "RDMA Write", tagged: true, header: -1, payload: true},
-	OpcodeReadRequest:             {name: "RDMA Read Request", qn: QNReadRequest, header: ReadRequestLen},
-	OpcodeReadResponse:            {name: "RDMA Read Response", tagged: true, header: -1, payload: true, response: true},
-	OpcodeSend:                    {name: "Send", qn: QNSend, header: -1, payload: true},
-	OpcodeSendInvalidate:          {name: "Send with Invalidate", qn: QNSend, header: -1, payload: true, invalidate: true},
-	OpcodeSendSolicited:           {name: "Send with SE", qn: QNSend, header: -1, payload: true, solicited: true},
-	OpcodeSendSolicitedInvalidate: {name: "Send with SE and Invalidate", qn: QNSend, header: -1, payload: true, solicited: true, invalidate: true},
-	OpcodeTerminate:               {name: "Terminate", qn: QNTerminate, header: -1},
-	OpcodeImmediate:               {name: "Immediate Data", qn: QNSend, header: ImmediateDataLen},
-	OpcodeImmediateSolicited:      {name: "Immediate Data with SE", qn: QNSend, header: ImmediateDataLen, solicited: true},
-	OpcodeAtomicRequest:           {name: "Atomic Request", qn: QNReadRequest, header: AtomicRequestLen},
-	OpcodeAtomicResponse:          {name: "Atomic Response", qn: QNAtomicResponse, header: AtomicResponseLen, response: true},
+	OpcodeWrite:       {name: "RDMA Write", tagged: true, header: -1, payload: true},
+	OpcodeReadRequest: {name: "RDMA Read Request", qn: QNReadRequest, header: ReadRequestLen},
+	OpcodeReadResponse: {
+		name: "RDMA Read Response", tagged: true, header: -1, payload: true, response: true,
+	},
+	OpcodeSend: {name: "Send", qn: QNSend, header: -1, payload: true},
+	OpcodeSendInvalidate: {
+		name: "Send with Invalidate", qn: QNSend, header: -1, payload: true, invalidate: true,
+	},
+	OpcodeSendSolicited: {name: "Send with SE", qn: QNSend, header: -1, payload: true, solicited: true},
+	OpcodeSendSolicitedInvalidate: {
+		name: "Send with SE and Invalidate", qn: QNSend, header: -1, payload: true, solicited: true, invalidate: true,
+	},
+	OpcodeTerminate:          {name: "Terminate", qn: QNTerminate, header: -1},
+	OpcodeImmediate:          {name: "Immediate Data", qn: QNSend, header: ImmediateDataLen},
+	OpcodeImmediateSolicited: {name: "Immediate Data with SE", qn: QNSend, header: ImmediateDataLen, solicited: true},
+	OpcodeAtomicRequest:      {name: "Atomic Request", qn: QNReadRequest, header: AtomicRequestLen},
+	OpcodeAtomicResponse: {
+		name: "Atomic Response", qn: QNAtomicResponse, header: AtomicResponseLen, response: true,
+	},
 }
 
 // none is what an Opcode that does not fit its four bits has.

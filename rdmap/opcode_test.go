@@ -37,11 +37,20 @@ var figure4 = []struct {
 }{
 	{op: rdmap.OpcodeWrite, number: 0, name: "RDMA Write", tagged: true, qn: 0, header: -1, payload: true},
 	{op: rdmap.OpcodeReadRequest, number: 1, name: "RDMA Read Request", qn: 1, header: 28},
-	{op: rdmap.OpcodeReadResponse, number: 2, name: "RDMA Read Response", tagged: true, qn: 0, header: -1, payload: true, response: true},
+	{
+		op: rdmap.OpcodeReadResponse, number: 2, name: "RDMA Read Response", tagged: true, qn: 0, header: -1,
+		payload: true, response: true,
+	},
 	{op: rdmap.OpcodeSend, number: 3, name: "Send", qn: 0, header: -1, payload: true},
-	{op: rdmap.OpcodeSendInvalidate, number: 4, name: "Send with Invalidate", qn: 0, header: -1, payload: true, invalidate: true},
+	{
+		op: rdmap.OpcodeSendInvalidate, number: 4, name: "Send with Invalidate", qn: 0, header: -1, payload: true,
+		invalidate: true,
+	},
 	{op: rdmap.OpcodeSendSolicited, number: 5, name: "Send with SE", qn: 0, header: -1, payload: true, solicited: true},
-	{op: rdmap.OpcodeSendSolicitedInvalidate, number: 6, name: "Send with SE and Invalidate", qn: 0, header: -1, payload: true, solicited: true, invalidate: true},
+	{
+		op: rdmap.OpcodeSendSolicitedInvalidate, number: 6, name: "Send with SE and Invalidate", qn: 0, header: -1,
+		payload: true, solicited: true, invalidate: true,
+	},
 	{op: rdmap.OpcodeTerminate, number: 7, name: "Terminate", qn: 2, header: -1},
 	{op: rdmap.OpcodeImmediate, number: 8, name: "Immediate Data", qn: 0, header: 8},
 	{op: rdmap.OpcodeImmediateSolicited, number: 9, name: "Immediate Data with SE", qn: 0, header: 8, solicited: true},
@@ -257,7 +266,8 @@ func TestIgnoredFieldsPass(t *testing.T) {
 			t.Fatal(err)
 		}
 		c := rdmap.Control(h.Control)
-		if perr := c.Check(rdmap.Version, h.Tagged, h.QN); perr != nil || c.Opcode() != rdmap.OpcodeSend || c.Opcode().Invalidates() {
+		if perr := c.Check(rdmap.Version, h.Tagged, h.QN); perr != nil || c.Opcode() != rdmap.OpcodeSend ||
+			c.Opcode().Invalidates() {
 			t.Errorf("%s: %v, %v, want a plain Send", digits, c, perr)
 		}
 	}

@@ -20,9 +20,18 @@ func TestRemoteBufferEncoding(t *testing.T) {
 		buf        RemoteBuffer
 	}{
 		{name: "zero", wire: "0000000000000000000000000000000000000000", buf: RemoteBuffer{}},
-		{name: "each octet", wire: "0102030405060708090a0b0c0d0e0f1011121314", buf: RemoteBuffer{STag: 0x01020304, TO: 0x05060708090a0b0c, Length: 0x0d0e0f1011121314}},
-		{name: "no length at the end", wire: "ffffffffffffffffffffffff0000000000000000", buf: RemoteBuffer{STag: 0xffffffff, TO: math.MaxUint64}},
-		{name: "ends below 2^64", wire: "00000001fffffffffffffff0000000000000000f", buf: RemoteBuffer{STag: 1, TO: math.MaxUint64 - 15, Length: 15}},
+		{
+			name: "each octet", wire: "0102030405060708090a0b0c0d0e0f1011121314",
+			buf: RemoteBuffer{STag: 0x01020304, TO: 0x05060708090a0b0c, Length: 0x0d0e0f1011121314},
+		},
+		{
+			name: "no length at the end", wire: "ffffffffffffffffffffffff0000000000000000",
+			buf: RemoteBuffer{STag: 0xffffffff, TO: math.MaxUint64},
+		},
+		{
+			name: "ends below 2^64", wire: "00000001fffffffffffffff0000000000000000f",
+			buf: RemoteBuffer{STag: 1, TO: math.MaxUint64 - 15, Length: 15},
+		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			got, err := tt.buf.AppendBinary([]byte{0xee})
@@ -77,7 +86,10 @@ func TestRemoteBufferSlice(t *testing.T) {
 		{name: "one octet too far", of: b, off: 1, n: 100, want: RemoteBuffer{}},
 		{name: "behind the end", of: b, off: 101, n: 0, want: RemoteBuffer{}},
 		{name: "a sum that wraps", of: b, off: 50, n: math.MaxUint64, want: RemoteBuffer{}},
-		{name: "of an unknown length", of: open, off: 4, n: 6, want: RemoteBuffer{STag: 5, TO: math.MaxUint64 - 6, Length: 6}},
+		{
+			name: "of an unknown length", of: open, off: 4, n: 6,
+			want: RemoteBuffer{STag: 5, TO: math.MaxUint64 - 6, Length: 6},
+		},
 		{name: "of an unknown length, beyond 2^64", of: open, off: 4, n: 7, want: RemoteBuffer{}},
 		{name: "of an unknown length, from beyond 2^64", of: open, off: 11, n: 0, want: RemoteBuffer{}},
 	} {

@@ -225,7 +225,8 @@ func (q *sendQueue) grow() {
 func (q *sendQueue) add(r *SendWR, context any, total uint32, hidden bool) error {
 	q.grow()
 	e := q.at(q.tail)
-	e.req, e.context, e.total, e.hidden, e.state, e.begun, e.original, e.err = *r, context, total, hidden, entryQueued, false, 0, nil
+	e.req, e.context, e.total, e.hidden, e.state, e.begun, e.original, e.err = *r, context, total, hidden, entryQueued,
+		false, 0, nil
 	if r.Inline {
 		e.inline = e.inline[:0]
 		for i, p := range r.SG {

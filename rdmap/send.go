@@ -122,7 +122,8 @@ func (s *Stream) silenced(llp ddp.LLP) bool {
 	if s.err == nil && s.peerClosed && !s.queue.empty() && !llp.MaySend() {
 		s.fail(&protocol.Error{
 			Code: protocol.MPAConnectionLost, Section: "RFC 5044 section 7.1.2",
-			Detail: "the peer closed its half before its first message, so that this end may send nothing", Err: errNeverOpen,
+			Detail: "the peer closed its half before its first message, so that this end may send nothing",
+			Err:    errNeverOpen,
 		}, false)
 	}
 	return s.err != nil && !llp.MaySend()
@@ -434,7 +435,9 @@ func (s *Stream) finishLocal(e *entry) {
 		}
 		return
 	case OpRead:
-		e.err = &protocol.Error{Code: protocol.RDMAPLocalCatastrophic, Detail: "no STag is left for the sink of an RDMA Read"}
+		e.err = &protocol.Error{
+			Code: protocol.RDMAPLocalCatastrophic, Detail: "no STag is left for the sink of an RDMA Read",
+		}
 		return
 	}
 	if !s.cfg.Table.Invalidate(e.req.Invalidate, s.cfg.Peer) {

@@ -119,7 +119,9 @@ func (t *Terminate) err(started bool) *protocol.Error {
 	e := &protocol.Error{Code: t.meaning(started), Remote: true, Offender: t.Offender}
 	var detail []string
 	if c := t.Code; e.Code != c {
-		detail = append(detail, fmt.Sprintf("sent as %d/%d/%02x, with layer and error type in each other's place as Linux siw does", c.Layer(), c.Type(), c.Number()))
+		detail = append(detail,
+			fmt.Sprintf("sent as %d/%d/%02x, with layer and error type in each other's place as Linux siw does",
+				c.Layer(), c.Type(), c.Number()))
 	}
 	if e.Code.Layer() == protocol.LayerRDMAP && e.Code.Type() == 0 {
 		if n := e.Code.Number(); n != 0 {
@@ -141,7 +143,8 @@ func (t *Terminate) err(started bool) *protocol.Error {
 // startup, that is over, and nothing is echoed, as siw does. What is left in doubt is taken as it stands.
 func (t *Terminate) meaning(started bool) protocol.Code {
 	exchanged := protocol.NewCode(protocol.Layer(t.Code.Type()), uint8(t.Code.Layer()), t.Code.Number())
-	late := started && t.Offender == nil && (t.Code == protocol.MPAInsufficientIRD || t.Code == protocol.MPANoMatchingRTR)
+	late := started && t.Offender == nil && (t.Code == protocol.MPAInsufficientIRD ||
+		t.Code == protocol.MPANoMatchingRTR)
 	if exchanged.Defined() && (t.Mirrored || late || !t.Code.Defined()) {
 		return exchanged
 	}

@@ -50,7 +50,10 @@ var terminates = []struct {
 		name: "untagged", hex: "1202c000 0017" + sendHeader,
 		term: rdmap.Terminate{Code: protocol.DDPUntaggedNoBuffer, Offender: &protocol.Offender{SegmentLength: 23}},
 	},
-	{name: "length alone", hex: "10008000 000d", term: rdmap.Terminate{Code: protocol.DDPLocalCatastrophic, Offender: &protocol.Offender{SegmentLength: 13}}},
+	{
+		name: "length alone", hex: "10008000 000d",
+		term: rdmap.Terminate{Code: protocol.DDPLocalCatastrophic, Offender: &protocol.Offender{SegmentLength: 13}},
+	},
 	{name: "MPA CRC", hex: "20020000", term: rdmap.Terminate{Code: protocol.MPACRC}},
 	{name: "MPA insufficient IRD", hex: "20060000", term: rdmap.Terminate{Code: protocol.MPAInsufficientIRD}},
 	{name: "local catastrophic", hex: "00000000", term: rdmap.Terminate{Code: protocol.RDMAPLocalCatastrophic}},
@@ -143,19 +146,37 @@ func TestTerminateTolerance(t *testing.T) {
 		want     *protocol.Offender
 	}{
 		{why: "reserved bits are ignored", hex: "20021fff", want: nil},
-		{why: "reserved bits are ignored with headers too", hex: "1101dfff 001b" + writeHeader, want: offender(27, writeHeader, "")},
-		{why: "Linux siw sets R for Send with Invalidate and sends no header", hex: "0109e000 0003" + invHeader, want: offender(3, invHeader, "")},
-		{why: "R with half a header", hex: "0100e000 002e" + readHeader + "aabbcc01", want: offender(46, readHeader, "")},
+		{
+			why: "reserved bits are ignored with headers too", hex: "1101dfff 001b" + writeHeader,
+			want: offender(27, writeHeader, ""),
+		},
+		{
+			why: "Linux siw sets R for Send with Invalidate and sends no header", hex: "0109e000 0003" + invHeader,
+			want: offender(3, invHeader, ""),
+		},
+		{
+			why: "R with half a header", hex: "0100e000 002e" + readHeader + "aabbcc01",
+			want: offender(46, readHeader, ""),
+		},
 		{why: "M without a length", hex: "12028000", want: nil},
 		{why: "M with half a length", hex: "12028000 00", want: nil},
-		{why: "D without M: the length is there, if not valid", hex: "12024000 0000" + sendHeader, want: offender(0, sendHeader, "")},
+		{
+			why: "D without M: the length is there, if not valid", hex: "12024000 0000" + sendHeader,
+			want: offender(0, sendHeader, ""),
+		},
 		{why: "D with no header", hex: "1202c000 0017", want: offender(23, "", "")},
 		{why: "D with half a tagged header", hex: "1101c000 001b c140 11223344", want: offender(27, "", "")},
-		{why: "D with a tagged header's length of an untagged one", hex: "1202c000 0017 4143 00000000 00000000 00000001", want: offender(23, "", "")},
+		{
+			why: "D with a tagged header's length of an untagged one",
+			hex: "1202c000 0017 4143 00000000 00000000 00000001", want: offender(23, "", ""),
+		},
 		{why: "M and R without D", hex: "0100a000 002e" + readRequest, want: offender(46, "", readRequest)},
 		{why: "R alone", hex: "01002000" + readRequest, want: offender(0, "", readRequest)},
 		{why: "R alone with no header", hex: "01002000", want: nil},
-		{why: "MPA error with headers, which figure 10 does not have", hex: "2002c000 0017" + sendHeader, want: offender(23, sendHeader, "")},
+		{
+			why: "MPA error with headers, which figure 10 does not have", hex: "2002c000 0017" + sendHeader,
+			want: offender(23, sendHeader, ""),
+		},
 		{why: "octets behind", hex: "20020000 ffffffff", want: nil},
 	} {
 		got, n, err := rdmap.ParseTerminate(wire(t, tt.hex))
@@ -334,7 +355,11 @@ func TestLocalCatastrophicHasNoCode(t *testing.T) {
 
 func TestTerminateErrTellsWhatThePeerEchoes(t *testing.T) {
 	for _, tt := range []struct{ hex, want string }{
-		{hex: terminates[0].hex, want: "caused by RDMA Read Request, QN 1 MSN 1 MO 0, source STag 0x11223344 TO 0x1000 size 64, DDP segment length 46"},
+		{
+			hex: terminates[0].hex,
+			want: "caused by RDMA Read Request, QN 1 MSN 1 MO 0, source STag 0x11223344 TO 0x1000 size 64, DDP " +
+				"segment length 46",
+		},
 		{hex: terminates[3].hex, want: "caused by RDMA Write, STag 0x11223344 TO 0x1000, DDP segment length 27"},
 		{hex: "20020000", want: ""},
 		{hex: "12028000 0017", want: ""},
@@ -387,7 +412,8 @@ func FuzzParseTerminate(f *testing.F) {
 		}
 		e := term.Err()
 		same := e.Code.Layer() == term.Code.Layer() && e.Code.Type() == term.Code.Type()
-		exchanged := uint8(e.Code.Layer()) == term.Code.Type() && e.Code.Type() == uint8(term.Code.Layer()) && (term.Mirrored || !term.Code.Defined())
+		exchanged := uint8(e.Code.Layer()) == term.Code.Type() && e.Code.Type() == uint8(term.Code.Layer()) &&
+			(term.Mirrored || !term.Code.Defined())
 		if !e.Remote || !same && !exchanged || e.Error() == "" {
 			t.Fatalf("%x: error %v", b, e)
 		}

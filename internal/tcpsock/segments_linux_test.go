@@ -31,8 +31,14 @@ func TestHeadersOfSegments(t *testing.T) {
 		{name: "some have gone", pieces: []int{1, 2}, cuts: []int{6, 7}, start: 5, want: "1! 1!"},
 		{name: "empty pieces", pieces: []int{0, 0, 5, 0}, cuts: []int{1, 3}, start: 0, want: "1!"},
 		{name: "nothing", start: 0, end: true, want: ""},
-		{name: "more pieces than a call takes", pieces: slices.Repeat([]int{1}, maxIovec+5), start: 0, end: true, want: "1024"},
-		{name: "as many, with a cut", pieces: slices.Repeat([]int{1}, maxIovec+5), cuts: []int{1000}, start: 0, end: true, want: "1000! 24"},
+		{
+			name: "more pieces than a call takes", pieces: slices.Repeat([]int{1}, maxIovec+5), start: 0, end: true,
+			want: "1024",
+		},
+		{
+			name: "as many, with a cut", pieces: slices.Repeat([]int{1}, maxIovec+5), cuts: []int{1000}, start: 0,
+			end: true, want: "1000! 24",
+		},
 	} {
 		var bufs [][]byte
 		for _, n := range tt.pieces {

@@ -52,7 +52,10 @@ type T[X any] struct{ n uint8 }
 		{in: "iwarp.F", old: "A }", new: "B }", want: "return B }"},
 		{in: "low.T.Do", old: "if x { return }", new: "", want: "\t// Rule: A-1-01\n\n\tf(1,"},
 		{in: "low.T.Do", old: "f(1, 2)", new: "f(2, 1)", want: "\tf(2, 1)\n}"},
-		{in: "low.T.Do", old: "if x { return }; f(1, 2)", new: "f(1, 2); if x { return }", want: "// Rule: A-1-01\n\tf(1, 2)\n\tif x {\n\t\treturn\n\t}\n}"},
+		{
+			in: "low.T.Do", old: "if x { return }; f(1, 2)", new: "f(1, 2); if x { return }",
+			want: "// Rule: A-1-01\n\tf(1, 2)\n\tif x {\n\t\treturn\n\t}\n}",
+		},
 		{in: "low.Do", old: "if x", new: "if !x", want: "\nfunc Do(x bool) {\n\tif !x {"},
 		{in: "low.T", old: "uint8", new: "uint16", want: "n uint16 }"},
 		{in: "low.T.Do, low.Do", old: "if x", new: "if !x", want: "\tif !x { // why"},

@@ -264,7 +264,8 @@ func baseline(ctx context.Context, o *options, mutants []*mutant) error {
 			switch results[name] {
 			case "pass", "skip":
 			default:
-				return fmt.Errorf("%s does not pass without a mutant: %q", claims.Claim{Pkg: pkg, Test: name}.Name(), results[name])
+				return fmt.Errorf("%s does not pass without a mutant: %q", claims.Claim{Pkg: pkg, Test: name}.Name(),
+					results[name])
 			}
 		}
 	}

@@ -117,7 +117,8 @@ func (c *checker) latencyTable() {
 		"plain TCP of Go", "99 %", "99.9 %", "CPU", "times its", "min..max", "plain TCP of C", "99 %", "99.9 %", "CPU")
 }
 
-func (c *checker) latencyRow(ctx context.Context, p *latencyPlace, name, op, mode string, size int, spin bool, flags []string) error {
+func (c *checker) latencyRow(ctx context.Context, p *latencyPlace, name, op, mode string, size int, spin bool,
+	flags []string) error {
 	args := []string{"--lat", "--baseline", "--op=" + op, fmt.Sprintf("--size=%d", size)}
 	args = append(append(append(args, flags...), p.args...), p.at.args()...)
 	results, err := c.bench(ctx, nil, args...)

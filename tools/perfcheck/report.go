@@ -68,7 +68,8 @@ func (c *checker) run(ctx context.Context, out string) (ok bool, err error) {
 		}
 		c.line("# Performance, measured on %s", time.Now().Format(time.DateOnly))
 		c.line("")
-		c.line("By `go run ./tools/perfcheck`, medians of %d rounds of %v, each beside its baseline. Load average at the start: %s.",
+		c.line("By `go run ./tools/perfcheck`, medians of %d rounds of %v, each beside its baseline. Load average at "+
+			"the start: %s.",
 			c.samples, c.duration, loadAverage())
 	}
 	for _, s := range sections {
@@ -190,7 +191,8 @@ func (c *checker) judge(name string, v float64, rounds []float64, want mark) str
 	case !reached(want.aim):
 		verdict = "gate"
 	}
-	c.gates = append(c.gates, fmt.Sprintf("| %s | %.3g | %s | %.4g | %.4g | %s |", name, v, spread(rounds), want.gate, want.aim, verdict))
+	c.gates = append(c.gates,
+		fmt.Sprintf("| %s | %.3g | %s | %.4g | %.4g | %s |", name, v, spread(rounds), want.gate, want.aim, verdict))
 	return verdict
 }
 
@@ -211,7 +213,8 @@ func median(list []float64) float64 {
 }
 
 // versus measures two things in turn, and returns the rounds' ratios and the median of what each reaches.
-func (c *checker) versus(ctx context.Context, rounds int, ours, theirs func(context.Context) (float64, error)) (ratios []float64, our, their float64, err error) {
+func (c *checker) versus(ctx context.Context, rounds int,
+	ours, theirs func(context.Context) (float64, error)) (ratios []float64, our, their float64, err error) {
 	var a, b []float64
 	for range rounds {
 		x, err := ours(ctx)

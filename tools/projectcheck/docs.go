@@ -14,7 +14,8 @@ func checkDocs(files []file) (findings []finding) {
 	packageDoc := map[string]bool{} // by folder
 	firstFile := map[string]string{}
 	for _, f := range files {
-		if !strings.HasSuffix(f.name, ".go") || strings.HasSuffix(f.name, "_test.go") || strings.Contains(f.name, "testdata/") {
+		if !strings.HasSuffix(f.name, ".go") || strings.HasSuffix(f.name, "_test.go") ||
+			strings.Contains(f.name, "testdata/") {
 			continue
 		}
 		fset := token.NewFileSet()

@@ -46,7 +46,9 @@ func TestChecks(t *testing.T) {
 				"~/work/x https://github.com/work/x /workers src/home/x ./work/x /home",
 				"https://www.rfc-editor.org/rfc/rfc5044#section-4, http://localhost:80.", "https://mirror.corp/x",
 			)},
-			want: []string{"a.sh:1 " + badPath, "a.sh:2 " + badPath, "a.sh:3 " + badPath, "a.sh:4 " + badPath, "a.sh:7 " + badHost},
+			want: []string{
+				"a.sh:1 " + badPath, "a.sh:2 " + badPath, "a.sh:3 " + badPath, "a.sh:4 " + badPath, "a.sh:7 " + badHost,
+			},
 		},
 		{
 			name: "lint rules", check: checkLint,
@@ -80,8 +82,10 @@ func TestChecks(t *testing.T) {
 		},
 		{
 			name: "shows, with a list", check: checkShows,
-			files: []file{one("docs/requirements.tsv", "id\tx", "MPA-3-01\tx"), one("a_test.go", "// Shows: MPA-3-01, MPA-3-02")},
-			want:  []string{"a_test.go:1 no such requirement"},
+			files: []file{
+				one("docs/requirements.tsv", "id\tx", "MPA-3-01\tx"), one("a_test.go", "// Shows: MPA-3-01, MPA-3-02"),
+			},
+			want: []string{"a_test.go:1 no such requirement"},
 		},
 		{
 			name: "links", check: checkLinks,
@@ -89,7 +93,8 @@ func TestChecks(t *testing.T) {
 				one(
 					"docs/a.md",
 					"# One `two` - three", "[x](b.md#b) [x](../c.go) [x](..) [x](https://example.com/x) `[x](no)`",
-					"[x](#one-two---three) [x](#two)", "```", "# Two", "[x](no)", "```", "[x](no.md \"title\") [x](b.md#a)",
+					"[x](#one-two---three) [x](#two)", "```", "# Two", "[x](no)", "```", "[x](no.md \"title\") "+
+						"[x](b.md#a)",
 				),
 				one("docs/b.md", "# B", "# B", "[x](#b-1)"), one("c.go"),
 			},
@@ -106,7 +111,10 @@ func TestChecks(t *testing.T) {
 				one("p/a_test.go", "package p", "func TestX() {}"),
 				one("cmd/m/main.go", "// M is.", "package main", "func F() {}"),
 			},
-			want: []string{"p/a.go:4 no doc comment", "p/a.go:11 no doc comment", "p/a.go:16 no doc comment", "p/a.go:1 no package comment in p"},
+			want: []string{
+				"p/a.go:4 no doc comment", "p/a.go:11 no doc comment", "p/a.go:16 no doc comment",
+				"p/a.go:1 no package comment in p",
+			},
 		},
 	}
 	for _, tt := range tests {

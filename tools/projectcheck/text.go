@@ -37,7 +37,8 @@ func checkText(files []file) (findings []finding) {
 			}
 			for _, m := range citedURL.FindAllStringSubmatch(line, -1) {
 				if !slices.Contains(hosts, strings.TrimRight(m[1], ".")) {
-					findings = append(findings, finding{f.name, n, "URL of a host that is not in the list of tools/projectcheck: " + m[1]})
+					findings = append(findings,
+						finding{f.name, n, "URL of a host that is not in the list of tools/projectcheck: " + m[1]})
 				}
 			}
 		})
@@ -72,7 +73,8 @@ func checkShows(files []file) (findings []finding) {
 			for id := range strings.SplitSeq(m[1], ", ") {
 				switch {
 				case !requirementID.MatchString(id):
-					findings = append(findings, finding{f.name, n, fmt.Sprintf("%q does not look like a requirement", id)})
+					findings = append(findings,
+						finding{f.name, n, fmt.Sprintf("%q does not look like a requirement", id)})
 				case len(known) > 0 && !known[id]:
 					findings = append(findings, finding{f.name, n, "no such requirement: " + id})
 				}

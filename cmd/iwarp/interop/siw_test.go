@@ -135,7 +135,8 @@ func ucmatoseSizes() []messages { return []messages{{count: 10, size: 100}, {cou
 
 func testUcmatoseClient(t *testing.T, g *Guest, s setting) {
 	if !s.peerToPeer {
-		t.Skip("ucmatose's server speaks first, which RFC 5044 section 7.1.2 forbids to a responder whose initiator has not opened the stream; " +
+		t.Skip("ucmatose's server speaks first, which RFC 5044 section 7.1.2 forbids to a responder whose initiator " +
+			"has not opened the stream; " +
 			"siw does so only in the variant p2p")
 	}
 	for _, m := range ucmatoseSizes() {

@@ -21,29 +21,38 @@ func verbsCases() []verbsCase {
 			name:  "zero length",
 			setup: ok("mr:a:4096:rw"),
 			script: append(ok("advertise:a", "learn:0"),
-				step{do: "send:-", want: success}, step{do: "send:a+0+0:s", want: success}, step{do: "send:-:i", want: success},
+				step{do: "send:-", want: success}, step{do: "send:a+0+0:s", want: success}, step{
+					do: "send:-:i", want: success,
+				},
 				step{do: "write:a+0+0:0", want: success}, step{do: "read:a+0+0:0", want: success},
 				step{do: "send-inv:-:0", want: success},
-				step{do: "recv", want: "0 octets on 0"}, step{do: "recv", want: "0 octets on 0"}, step{do: "recv", want: "0 octets on 0"}, gone),
+				step{do: "recv", want: "0 octets on 0"}, step{do: "recv", want: "0 octets on 0"}, step{
+					do: "recv", want: "0 octets on 0",
+				}, gone),
 			run: zeroLength,
 		},
 		{
-			name:   "siw sends with invalidate",
-			setup:  ok("mr:a:4096:-", "fill:a:5"),
-			script: append(ok("learn:0", "learn:1"), step{do: "send-inv:a+0+100:0", want: success}, step{do: "send-inv:a+0+7:1:s", want: success}, step{do: "write:a+0+8:0", want: success}, gone),
-			run:    siwInvalidates, terminate: protocol.DDPTaggedInvalidSTag,
+			name:  "siw sends with invalidate",
+			setup: ok("mr:a:4096:-", "fill:a:5"),
+			script: append(ok("learn:0", "learn:1"), step{do: "send-inv:a+0+100:0", want: success},
+				step{do: "send-inv:a+0+7:1:s", want: success}, step{do: "write:a+0+8:0", want: success}, gone),
+			run: siwInvalidates, terminate: protocol.DDPTaggedInvalidSTag,
 		},
 		{
-			name:   "we send with invalidate",
-			setup:  ok("mr:a:4096:rw"),
-			script: append(ok("advertise:a"), step{do: "recv:1", want: "64 octets on 0, as expected"}, step{do: "check:a+0+64:1", want: "as expected"}, gone),
-			run:    weInvalidate,
+			name:  "we send with invalidate",
+			setup: ok("mr:a:4096:rw"),
+			script: append(ok("advertise:a"), step{do: "recv:1", want: "64 octets on 0, as expected"},
+				step{do: "check:a+0+64:1", want: "as expected"}, gone),
+			run: weInvalidate,
 		},
 		{
-			name:   "siw sends solicited",
-			setup:  ok("mr:a:4096:-"),
-			script: []step{{do: "send:a+0+10", want: success}, {do: "recv", want: "0 octets on 0"}, {do: "send:a+0+10:s", want: success}, gone},
-			run:    siwSolicits,
+			name:  "siw sends solicited",
+			setup: ok("mr:a:4096:-"),
+			script: []step{
+				{do: "send:a+0+10", want: success}, {do: "recv", want: "0 octets on 0"},
+				{do: "send:a+0+10:s", want: success}, gone,
+			},
+			run: siwSolicits,
 		},
 		{
 			// siw's end gets no event: see README.md.
@@ -102,8 +111,10 @@ func verbsCases() []verbsCase {
 		{
 			name: "many Reads by siw", depth: 4,
 			setup: ok(fmt.Sprintf("mr:a:%d:-", big)),
-			script: append(ok("learn:0"), append(readSteps(8, big), step{do: "wait:8", want: success}, step{do: fmt.Sprintf("check:a+0+%d:9", big), want: "as expected"},
-				step{do: "send:-", want: success}, gone)...),
+			script: append(ok("learn:0"),
+				append(readSteps(8, big), step{do: "wait:8", want: success},
+					step{do: fmt.Sprintf("check:a+0+%d:9", big), want: "as expected"},
+					step{do: "send:-", want: success}, gone)...),
 			run: func(t *testing.T, v *verbsEnd) {
 				if st := v.ConnectionState(); st.IRD != 4 || st.ORD != 4 {
 					t.Errorf("IRD %d, ORD %d, want 4 and 4", st.IRD, st.ORD)
@@ -122,7 +133,9 @@ func verbsCases() []verbsCase {
 			name:  "a fenced Send by siw",
 			setup: ok(fmt.Sprintf("mr:a:%d:-", big)),
 			script: append(ok("learn:0"), step{do: fmt.Sprintf("read:a+0+%d:0:p", big), want: "posted"},
-				step{do: fmt.Sprintf("send:a+%d+96:fp", big-96), want: "posted"}, step{do: "wait:2", want: success}, gone),
+				step{
+					do: fmt.Sprintf("send:a+%d+96:fp", big-96), want: "posted",
+				}, step{do: "wait:2", want: success}, gone),
 			run: func(t *testing.T, v *verbsEnd) {
 				data := pattern(3, big)
 				v.advertise(t, v.region(t, data, iwarp.RemoteRead).Remote())
@@ -149,21 +162,28 @@ func verbsCases() []verbsCase {
 		{
 			name:  "inline and gathered, by siw",
 			setup: ok("mr:a:4096:-", "mr:b:4096:-", "fill:a:0", "fill:b:100"),
-			script: append(ok("learn:0"), step{do: "send:a+0+80:i", want: success}, step{do: "send:a+0+1,b+0+2,a+1+1000,a+1001+1,b+7+77,a+2000+3", want: success},
-				step{do: "write:a+0+33:0:i", want: success}, step{do: "write:a+33+1,a+34+2000:0+33", want: success}, step{do: "send:-", want: success}, gone),
+			script: append(ok("learn:0"), step{do: "send:a+0+80:i", want: success},
+				step{do: "send:a+0+1,b+0+2,a+1+1000,a+1001+1,b+7+77,a+2000+3", want: success},
+				step{do: "write:a+0+33:0:i", want: success}, step{
+					do: "write:a+33+1,a+34+2000:0+33", want: success,
+				}, step{do: "send:-", want: success}, gone),
 			run: siwGathers,
 		},
 		{
-			name:   "inline and gathered, by us",
-			setup:  ok("recvs:8:4095:3", "mr:a:8192:w"),
-			script: append(ok("advertise:a"), step{do: "recv:0", want: "80 octets on 0, as expected"}, step{do: "recv:0", want: "4095 octets on 0, as expected"}, step{do: "check:a+0+4095:0", want: "as expected"}, gone),
-			run:    weGather,
+			name:  "inline and gathered, by us",
+			setup: ok("recvs:8:4095:3", "mr:a:8192:w"),
+			script: append(ok("advertise:a"), step{do: "recv:0", want: "80 octets on 0, as expected"},
+				step{do: "recv:0", want: "4095 octets on 0, as expected"},
+				step{do: "check:a+0+4095:0", want: "as expected"}, gone),
+			run: weGather,
 		},
 		{
 			name:  "large and unaligned, by siw",
 			setup: ok(fmt.Sprintf("mr:a:%d:-", big), fmt.Sprintf("mr:b:%d:-", big), "fill:a:1"),
 			script: append(ok("learn:0"), step{fmt.Sprintf("write:a+0+%d:0+3", big-5), success},
-				step{fmt.Sprintf("read:b+0+%d:0+3", big-5), success}, step{do: fmt.Sprintf("check:b+0+%d:1", big-5), want: "as expected"}, step{do: "send:-", want: success}, gone),
+				step{fmt.Sprintf("read:b+0+%d:0+3", big-5), success}, step{
+					do: fmt.Sprintf("check:b+0+%d:1", big-5), want: "as expected",
+				}, step{do: "send:-", want: success}, gone),
 			run: func(t *testing.T, v *verbsEnd) {
 				data := make([]byte, big)
 				v.advertise(t, v.region(t, data, iwarp.RemoteWrite|iwarp.RemoteRead).Remote())
@@ -172,9 +192,10 @@ func verbsCases() []verbsCase {
 			},
 		},
 		{
-			name:   "large and unaligned, by us",
-			setup:  ok(fmt.Sprintf("mr:a:%d:rw", big)),
-			script: append(ok("advertise:a"), step{do: "recv", want: "0 octets on 0"}, step{do: fmt.Sprintf("check:a+0+%d:1", big-5), want: "as expected"}, gone),
+			name:  "large and unaligned, by us",
+			setup: ok(fmt.Sprintf("mr:a:%d:rw", big)),
+			script: append(ok("advertise:a"), step{do: "recv", want: "0 octets on 0"},
+				step{do: fmt.Sprintf("check:a+0+%d:1", big-5), want: "as expected"}, gone),
 			run: func(t *testing.T, v *verbsEnd) {
 				at, data, back := v.learn(t), pattern(1, big-5), make([]byte, big-1)
 				v.do(t, iwarp.SendWR{Op: iwarp.OpWrite, SG: [][]byte{data[:777], data[777:]}, Remote: at})
@@ -226,7 +247,9 @@ func zeroLength(t *testing.T, v *verbsEnd) {
 }
 
 func siwInvalidates(t *testing.T, v *verbsEnd) {
-	mrs := []*iwarp.MR{v.region(t, make([]byte, 64), iwarp.RemoteWrite), v.region(t, make([]byte, 64), iwarp.RemoteRead)}
+	mrs := []*iwarp.MR{
+		v.region(t, make([]byte, 64), iwarp.RemoteWrite), v.region(t, make([]byte, 64), iwarp.RemoteRead),
+	}
 	v.advertise(t, mrs[0].Remote())
 	for _, mr := range mrs {
 		if !mr.Valid() {

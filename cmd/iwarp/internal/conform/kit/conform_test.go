@@ -67,7 +67,10 @@ const patience = 30 * time.Second
 
 // config is how a target of a variant is set up.
 func config(mod func(*iwarp.Config)) *iwarp.Config {
-	cfg := &iwarp.Config{StartupTimeout: patience, CloseTimeout: patience, MPA: iwarp.MPAConfig{RTR: iwarp.RTRSend | iwarp.RTRWrite | iwarp.RTRRead}}
+	cfg := &iwarp.Config{
+		StartupTimeout: patience, CloseTimeout: patience,
+		MPA: iwarp.MPAConfig{RTR: iwarp.RTRSend | iwarp.RTRWrite | iwarp.RTRRead},
+	}
 	if mod != nil {
 		mod(cfg)
 	}
@@ -111,7 +114,10 @@ var variants = []struct {
 	opts func(*kit.Options)
 }{
 	{name: "default"},
-	{name: "markers", cfg: func(c *iwarp.Config) { c.MPA.Markers = true }, opts: func(o *kit.Options) { o.Markers = true }},
+	{
+		name: "markers", cfg: func(c *iwarp.Config) { c.MPA.Markers = true },
+		opts: func(o *kit.Options) { o.Markers = true },
+	},
 	{name: "no-crc", cfg: withoutCRC, opts: func(o *kit.Options) { o.NoCRC = true }},
 	{name: "rev-1", cfg: func(c *iwarp.Config) { c.MPA.Revision = 1 }, opts: func(o *kit.Options) { o.Revision = 1 }},
 	{name: "client-server", cfg: func(c *iwarp.Config) { c.MPA.RTR = iwarp.RTRNone }},
@@ -121,7 +127,11 @@ var variants = []struct {
 	{name: "rtr-send", cfg: func(c *iwarp.Config) { c.MPA.RTR = iwarp.RTRSend }},
 	{name: "depth-1", cfg: func(c *iwarp.Config) { c.IRD, c.ORD = 1, 1 }},
 	{name: "no-reads", cfg: func(c *iwarp.Config) { c.IRD, c.ORD = -1, -1 }},
-	{name: "markers-no-crc-rev-1", cfg: func(c *iwarp.Config) { c.MPA.Markers, c.MPA.Revision = true, 1; withoutCRC(c) }, opts: func(o *kit.Options) { o.Markers, o.NoCRC, o.Revision = true, true, 1 }},
+	{
+		name: "markers-no-crc-rev-1",
+		cfg:  func(c *iwarp.Config) { c.MPA.Markers, c.MPA.Revision = true, 1; withoutCRC(c) },
+		opts: func(o *kit.Options) { o.Markers, o.NoCRC, o.Revision = true, true, 1 },
+	},
 }
 
 func withoutCRC(c *iwarp.Config) {

@@ -143,18 +143,56 @@ var liars = []struct {
 	id   string
 }{
 	// Startup.
-	{name: "key not checked", liar: liar{req: func(b []byte) []byte { copy(b, "MPA ID Req Frame"); return b }}, id: "request/key-octet-03"},
-	{name: "revision not checked", liar: liar{req: func(b []byte) []byte { b[17] = 2; return b }}, id: "version/first-ddp-0-write"}, // a control: see below
-	{name: "Reply with the wrong key", liar: liar{reply: func(b []byte) []byte { b[4] ^= 1; return b }}, id: "options/rev-1-M0-C1"},
-	{name: "Reply with Res set", liar: liar{reply: func(b []byte) []byte { b[16] |= 1; return b }}, id: "options/rev-1-M0-C1"},
-	{name: "Reply with a higher revision", liar: liar{reply: func(b []byte) []byte { b[17]++; return b }}, id: "options/rev-1-M0-C1"},
-	{name: "Reply without A", liar: liar{reply: func(b []byte) []byte { b[20] &^= 0x80; return b }}, id: "rtr/offer-write-use-write"},
-	{name: "Reply without an RTR", liar: liar{reply: func(b []byte) []byte { b[22] &^= 0xc0; b[20] &^= 0x40; return b }}, id: "rtr/offer-write-use-write"},
-	{name: "Reply with ORD above IRD", liar: liar{reply: func(b []byte) []byte { b[22] |= 0x3f; b[23] = 0xfe; return b }}, id: "depth/ird-2-ord-2"},
-	{name: "IRD not left open", liar: liar{reply: func(b []byte) []byte { b[20] &= 0xc0; b[21] = 7; return b }}, id: "depth/ird-1-ord-16383"},
-	{name: "RTR flags without A", liar: liar{reply: func(b []byte) []byte { b[22] |= 0x40; return b }}, id: "rtr/without-A-read"},
-	{name: "Private Data cut", liar: liar{reply: func(b []byte) []byte { b = b[:len(b)-1]; b[19]--; return b }}, id: "private/request-rev-1-008"},
-	{name: "Private Data to the ULP changed", liar: liar{req: func(b []byte) []byte { b[len(b)-1] ^= 1; return b }}, id: "private/request-rev-1-008"},
+	{
+		name: "key not checked", liar: liar{req: func(b []byte) []byte { copy(b, "MPA ID Req Frame"); return b }},
+		id: "request/key-octet-03",
+	},
+	// a control: see below
+	{
+		name: "revision not checked", liar: liar{req: func(b []byte) []byte { b[17] = 2; return b }},
+		id: "version/first-ddp-0-write",
+	},
+	{
+		name: "Reply with the wrong key", liar: liar{reply: func(b []byte) []byte { b[4] ^= 1; return b }},
+		id: "options/rev-1-M0-C1",
+	},
+	{
+		name: "Reply with Res set", liar: liar{reply: func(b []byte) []byte { b[16] |= 1; return b }},
+		id: "options/rev-1-M0-C1",
+	},
+	{
+		name: "Reply with a higher revision", liar: liar{reply: func(b []byte) []byte { b[17]++; return b }},
+		id: "options/rev-1-M0-C1",
+	},
+	{
+		name: "Reply without A", liar: liar{reply: func(b []byte) []byte { b[20] &^= 0x80; return b }},
+		id: "rtr/offer-write-use-write",
+	},
+	{
+		name: "Reply without an RTR",
+		liar: liar{reply: func(b []byte) []byte { b[22] &^= 0xc0; b[20] &^= 0x40; return b }},
+		id:   "rtr/offer-write-use-write",
+	},
+	{
+		name: "Reply with ORD above IRD",
+		liar: liar{reply: func(b []byte) []byte { b[22] |= 0x3f; b[23] = 0xfe; return b }}, id: "depth/ird-2-ord-2",
+	},
+	{
+		name: "IRD not left open", liar: liar{reply: func(b []byte) []byte { b[20] &= 0xc0; b[21] = 7; return b }},
+		id: "depth/ird-1-ord-16383",
+	},
+	{
+		name: "RTR flags without A", liar: liar{reply: func(b []byte) []byte { b[22] |= 0x40; return b }},
+		id: "rtr/without-A-read",
+	},
+	{
+		name: "Private Data cut", liar: liar{reply: func(b []byte) []byte { b = b[:len(b)-1]; b[19]--; return b }},
+		id: "private/request-rev-1-008",
+	},
+	{
+		name: "Private Data to the ULP changed", liar: liar{req: func(b []byte) []byte { b[len(b)-1] ^= 1; return b }},
+		id: "private/request-rev-1-008",
+	},
 	// Framing.
 	{name: "CRC wrong", liar: liar{frame: func(f []byte) []byte { f[len(f)-1] ^= 1; return f }}, id: "read/empty"},
 	{name: "PAD not zero", liar: liar{frame: func(f []byte) []byte {
@@ -225,8 +263,14 @@ var liars = []struct {
 		return s
 	}}, id: "order/segments-of-100"},
 	// Checks of a receiver left out.
-	{name: "DDP version not checked", liar: liar{out: func(s []byte) []byte { s[0] |= 1; s[0] &^= 2; return s }}, id: "version/ddp-0-write"},
-	{name: "RDMAP version not checked", liar: liar{out: func(s []byte) []byte { s[1] = s[1]&0x3f | 0x40; return s }}, id: "version/rdmap-2-write"},
+	{
+		name: "DDP version not checked", liar: liar{out: func(s []byte) []byte { s[0] |= 1; s[0] &^= 2; return s }},
+		id: "version/ddp-0-write",
+	},
+	{
+		name: "RDMAP version not checked", liar: liar{out: func(s []byte) []byte { s[1] = s[1]&0x3f | 0x40; return s }},
+		id: "version/rdmap-2-write",
+	},
 	{name: "opcode not checked", liar: liar{out: func(s []byte) []byte {
 		if s[0]&0x80 != 0 {
 			s[1] &^= 0xd
@@ -263,15 +307,38 @@ var liars = []struct {
 	{name: "code 1/1/01 for all", liar: liar{in: code(0x1101)}, id: "access/write-stag-0"},
 	{name: "code 0/1/00 for all", liar: liar{in: code(0x0100)}, id: "access/read-across-end"},
 	{name: "code 0/2/06 for all", liar: liar{in: code(0x0206)}, id: "queue/msn-send-zero"},
-	{name: "Terminate twice", liar: liar{in: onTerminate(func(s []byte) [][]byte { return [][]byte{s, s} })}, id: "queue/qn-4-0"},
+	{
+		name: "Terminate twice", liar: liar{in: onTerminate(func(s []byte) [][]byte { return [][]byte{s, s} })},
+		id: "queue/qn-4-0",
+	},
 	{name: "Terminate on queue 0", liar: liar{in: onTerminate(each(func(s []byte) { s[9] = 0 }))}, id: "queue/qn-4-0"},
 	{name: "Terminate with MSN 2", liar: liar{in: onTerminate(each(func(s []byte) { s[13] = 2 }))}, id: "queue/qn-4-0"},
-	{name: "Terminate of three octets", liar: liar{in: onTerminate(func(s []byte) [][]byte { return [][]byte{s[:21]} })}, id: "queue/qn-4-0"},
-	{name: "Terminate with the wrong length", liar: liar{in: onTerminate(each(func(s []byte) { s[23]++ }))}, id: "terminate/echo-write"},
-	{name: "Terminate with the wrong header", liar: liar{in: onTerminate(each(func(s []byte) { s[len(s)-1] ^= 1 }))}, id: "terminate/echo-write"},
-	{name: "Terminate without header", liar: liar{in: onTerminate(func(s []byte) [][]byte { s[20], s[21] = 0, 0; return [][]byte{s[:22]} })}, id: "terminate/echo-write"},
-	{name: "Terminate without the Read Request", liar: liar{in: onTerminate(func(s []byte) [][]byte { s[20] &^= 0x20; return [][]byte{s[:42]} })}, id: "terminate/echo-read-request"},
-	{name: "Terminate with reserved bits", liar: liar{in: onTerminate(each(func(s []byte) { s[21] = 1 }))}, id: "terminate/echo-write"},
+	{
+		name: "Terminate of three octets",
+		liar: liar{in: onTerminate(func(s []byte) [][]byte { return [][]byte{s[:21]} })}, id: "queue/qn-4-0",
+	},
+	{
+		name: "Terminate with the wrong length", liar: liar{in: onTerminate(each(func(s []byte) { s[23]++ }))},
+		id: "terminate/echo-write",
+	},
+	{
+		name: "Terminate with the wrong header", liar: liar{in: onTerminate(each(func(s []byte) { s[len(s)-1] ^= 1 }))},
+		id: "terminate/echo-write",
+	},
+	{
+		name: "Terminate without header",
+		liar: liar{in: onTerminate(func(s []byte) [][]byte { s[20], s[21] = 0, 0; return [][]byte{s[:22]} })},
+		id:   "terminate/echo-write",
+	},
+	{
+		name: "Terminate without the Read Request",
+		liar: liar{in: onTerminate(func(s []byte) [][]byte { s[20] &^= 0x20; return [][]byte{s[:42]} })},
+		id:   "terminate/echo-read-request",
+	},
+	{
+		name: "Terminate with reserved bits", liar: liar{in: onTerminate(each(func(s []byte) { s[21] = 1 }))},
+		id: "terminate/echo-write",
+	},
 	{name: "answers a Terminate", liar: liar{out: func(s []byte) []byte {
 		if isTerminate(s) {
 			return iwarptest.Write(1, 0, []byte{1})
@@ -299,7 +366,9 @@ func TestBrokenEndpoints(t *testing.T) {
 				}
 				return &liarConn{Conn: nc, l: &x.liar}, nil
 			}
-			opts := &kit.Options{ULP: kit.Target, Run: "^" + x.id + "$", Timeout: time.Second, Patience: time.Second, Parallel: 1}
+			opts := &kit.Options{
+				ULP: kit.Target, Run: "^" + x.id + "$", Timeout: time.Second, Patience: time.Second, Parallel: 1,
+			}
 			r, err := kit.Run(t.Context(), connect, opts)
 			if err != nil || len(r.Results) != 1 {
 				t.Fatalf("%v, %+v", err, r)
@@ -320,7 +389,8 @@ func TestBrokenEndpoints(t *testing.T) {
 // Test makes a subtest of each case.
 func TestSubtests(t *testing.T) {
 	opts := &kit.Options{ULP: kit.Target, Run: "^(invalidate/unknown|crc/off-zero)$", Timeout: patience}
-	if r := kit.Test(t, kit.Dial("tcp", serveTarget(t, config(nil))), opts); r.Count(kit.Pass) != 1 || r.Count(kit.NotApplicable) != 1 {
+	if r := kit.Test(t, kit.Dial("tcp", serveTarget(t, config(nil))), opts); r.Count(kit.Pass) != 1 ||
+		r.Count(kit.NotApplicable) != 1 {
 		t.Errorf("%v", r.Summary())
 	}
 }

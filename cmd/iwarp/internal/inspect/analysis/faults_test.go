@@ -85,7 +85,9 @@ func busy(req, rep byte, peerToPeer, join bool) []byte {
 			say(1, iwarptest.Tagged(opReadResponse, true, 0x10+k, 400, text[:200]))
 		}
 		atomics++
-		say(1, iwarptest.Untagged(opAtomicResponse, true, 0, 3, atomics, 0, be.AppendUint64(be.AppendUint32(nil, 77+round), 5)))
+		say(1,
+			iwarptest.Untagged(opAtomicResponse, true, 0, 3, atomics, 0,
+				be.AppendUint64(be.AppendUint32(nil, 77+round), 5)))
 		flush()
 		send(1, 2)
 		flush()
@@ -95,7 +97,9 @@ func busy(req, rep byte, peerToPeer, join bool) []byte {
 	echo := iwarptest.Untagged(opSend, true, 0, 0, msn[0], 0, text[:40])
 	say(0, echo)
 	flush()
-	say(1, iwarptest.Untagged(opTerminate, true, 0, 2, 1, 0, append([]byte{0x12, 0x02, 0xc0, 0, 0, byte(len(echo))}, echo[:18]...)))
+	say(1,
+		iwarptest.Untagged(opTerminate, true, 0, 2, 1, 0,
+			append([]byte{0x12, 0x02, 0xc0, 0, 0, byte(len(echo))}, echo[:18]...)))
 	flush()
 	d.close()
 	return d.out.b
@@ -127,7 +131,8 @@ var frameNumber = regexp.MustCompile(`frame \d+`)
 func blamed(all []analysis.Event) map[string]bool {
 	out := map[string]bool{}
 	for _, v := range of[*analysis.Verdict](all) {
-		out[frameNumber.ReplaceAllString(fmt.Sprintf("%s: expected %s, seen %s", v.Rule, v.Expected, v.Seen), "a frame")] = true
+		out[frameNumber.ReplaceAllString(fmt.Sprintf("%s: expected %s, seen %s", v.Rule, v.Expected, v.Seen),
+			"a frame")] = true
 	}
 	return out
 }
@@ -316,7 +321,8 @@ func TestEndsOfTheCapture(t *testing.T) {
 				t.Error(v)
 			}
 			for _, m := range of[*analysis.Message](all) {
-				if m.Op == "Terminate" && (m.Terminate == nil || m.Terminate.Layer != 1 || m.Terminate.Type != 2 || m.Terminate.Code != 3) {
+				if m.Op == "Terminate" && (m.Terminate == nil || m.Terminate.Layer != 1 || m.Terminate.Type != 2 ||
+					m.Terminate.Code != 3) {
 					t.Errorf("%+v", m)
 				}
 			}

@@ -156,7 +156,8 @@ func TestInterfaceNames(t *testing.T) {
 		b := le.AppendUint32(le.AppendUint32(nil, kind), n)
 		return le.AppendUint32(append(b, body...), n)
 	}
-	file := block(0x0a0d0d0a, append(le.AppendUint32(nil, 0x1a2b3c4d), 1, 0, 0, 0, 255, 255, 255, 255, 255, 255, 255, 255))
+	file := block(0x0a0d0d0a,
+		append(le.AppendUint32(nil, 0x1a2b3c4d), 1, 0, 0, 0, 255, 255, 255, 255, 255, 255, 255, 255))
 	name := strings.Repeat("\x1b[31m", 10000)
 	opt := append(le.AppendUint16(le.AppendUint16([]byte{1, 0, 0, 0, 0, 0, 0, 0}, 2), uint16(len(name))), name...)
 	for range 100 {

@@ -139,7 +139,8 @@ func TestSpeed(t *testing.T) {
 	runtime.ReadMemStats(&mem)
 	t.Logf("%d octets: %v, %d events, heap of %d MiB", size, own, n, mem.HeapSys>>20)
 	start = time.Now()
-	cmd := exec.Command(tshark, "-r", path, "-Y", "iwarp_mpa", "--disable-heuristic", "rpcrdma_iwarp", "-T", "fields", "-e", "frame.number")
+	cmd := exec.Command(tshark, "-r", path, "-Y", "iwarp_mpa", "--disable-heuristic", "rpcrdma_iwarp", "-T", "fields",
+		"-e", "frame.number")
 	if err := cmd.Run(); err != nil {
 		t.Fatal(err)
 	}

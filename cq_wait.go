@@ -56,6 +56,20 @@ func (q *CQ) Wait(ctx context.Context, c []Completion) (int, error) {
 	return n, nil
 }
 
+// Spin is Poll that receives by itself for a while, if there is no completion and that is likely to bring one, as Wait
+// does before it sleeps: see [Config.Progress]. It is for a program that waits on [CQ.Events] beside other things, and
+// calls it before it arms the queue. It does not sleep.
+func (q *CQ) Spin(c []Completion) int {
+	if q.made() != nil || len(c) == 0 {
+		return 0
+	}
+	n := q.take(c)
+	if n == 0 {
+		n, _ = q.spin(c)
+	}
+	return n
+}
+
 // spin receives for a while, if that is worth it. With ProgressPolling it is, however
 // long it takes.
 func (q *CQ) spin(c []Completion) (n int, endless bool) {

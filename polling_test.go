@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"net"
+	"runtime"
 	"testing"
 	"time"
 
@@ -21,8 +22,7 @@ func TestPolling(t *testing.T) {
 	for _, kind := range []string{"tcp", "unix", "TLS", "Pipe"} {
 		t.Run(kind, func(t *testing.T) {
 			x, y := netPair(t, kind)
-			a, b := startOn(t, x, y, &iwarp.Config{Progress: iwarp.ProgressPolling},
-				&iwarp.Config{Progress: iwarp.ProgressPolling})
+			a, b := startOn(t, x, y, &iwarp.Config{Progress: iwarp.ProgressPolling}, &iwarp.Config{Progress: iwarp.ProgressPolling})
 			ctx := testContext(t)
 			mem := make([]byte, 1<<20)
 			mr := must(b.NewMR(mem, iwarp.RemoteRead|iwarp.RemoteWrite|iwarp.RemoteAtomic))(t)
@@ -46,6 +46,33 @@ func TestPolling(t *testing.T) {
 				t.Errorf("Recv after the end: %v", err)
 			}
 		})
+	}
+}
+
+// Spin finds what comes while it spins, and returns where that brings nothing.
+func TestSpin(t *testing.T) {
+	for _, progress := range allProgress {
+		d := newDevice(t, nil)
+		qa, qb := newQP(t, d, nil), newQP(t, d, nil)
+		x, y := netPair(t, "tcp")
+		a, b := startOn(t, x, y, &iwarp.Config{QP: qa, Progress: progress}, &iwarp.Config{QP: qb, Progress: progress})
+		var comps [4]iwarp.Completion
+		if n := qb.RecvCQ().Spin(comps[:]); n != 0 {
+			t.Errorf("%v: %d completions of nothing", progress, n)
+		}
+		check(t, "PostRecv", qb.PostRecv(iwarp.RecvWR{ID: 7, SG: [][]byte{make([]byte, 8)}}))
+		check(t, "PostSend", qa.PostSend(iwarp.SendWR{Op: iwarp.OpSend, SG: [][]byte{[]byte("octets")}}))
+		for n := 0; n == 0; {
+			n = qb.RecvCQ().Spin(comps[:])
+			runtime.Gosched()
+		}
+		if comps[0].ID != 7 || comps[0].Length != 6 {
+			t.Errorf("%v: %+v", progress, comps[0])
+		}
+		if n := new(iwarp.CQ).Spin(comps[:]) + qb.RecvCQ().Spin(nil); n != 0 {
+			t.Errorf("%d completions of nothing", n)
+		}
+		closeBoth(t, a, b)
 	}
 }
 
@@ -74,8 +101,7 @@ func TestPollingVerbs(t *testing.T) {
 		bufs[i] = make([]byte, 8)
 		check(t, "PostRecv", qb.PostRecv(iwarp.RecvWR{ID: uint64(i), SG: [][]byte{bufs[i]}}))
 	}
-	tcpPair(t, &iwarp.Config{QP: qa, Progress: iwarp.ProgressPolling},
-		&iwarp.Config{QP: qb, Progress: iwarp.ProgressPolling})
+	tcpPair(t, &iwarp.Config{QP: qa, Progress: iwarp.ProgressPolling}, &iwarp.Config{QP: qb, Progress: iwarp.ProgressPolling})
 	for i := range bufs {
 		check(t, "PostSend", qa.PostSend(iwarp.SendWR{ID: uint64(i), Op: iwarp.OpSend, SG: [][]byte{{byte(i)}}}))
 	}
@@ -86,8 +112,7 @@ func TestPollingVerbs(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
 	defer cancel()
-	if n, err := qb.RecvCQ().Wait(ctx, make([]iwarp.Completion, 1)); n != 0 ||
-		!errors.Is(err, context.DeadlineExceeded) {
+	if n, err := qb.RecvCQ().Wait(ctx, make([]iwarp.Completion, 1)); n != 0 || !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("Wait for nothing: %d, %v", n, err)
 	}
 	check(t, "PostRecv", qb.PostRecv(iwarp.RecvWR{ID: 1000}))
@@ -118,8 +143,7 @@ func TestPollingHostile(t *testing.T) {
 
 // Polls from many goroutines, and from none, exclude each other and lose nothing.
 func TestPollingContention(t *testing.T) {
-	a, b := tcpPair(t, &iwarp.Config{Progress: iwarp.ProgressPolling},
-		&iwarp.Config{Progress: iwarp.ProgressPolling, RecvDepth: 256})
+	a, b := tcpPair(t, &iwarp.Config{Progress: iwarp.ProgressPolling}, &iwarp.Config{Progress: iwarp.ProgressPolling, RecvDepth: 256})
 	ctx := testContext(t)
 	const n = 200
 	done := make(chan int, 4)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math/bits"
 	"net"
 	"os"
 	"sync"
@@ -54,6 +55,7 @@ type lead struct {
 
 // inbound is the ring, the peer's data in it, and what this end has told the peer.
 type inbound struct {
+	part      int    // the least octets that are granted at a time: no more grants than the peer's list has entries
 	offset    int    // of the oldest octet that is not read
 	unread    int    // octets from there on
 	promised  int    // octets granted that are not announced yet
@@ -80,6 +82,12 @@ type outbound struct {
 
 // newConn starts a stream on a connection that stands.
 func newConn(e *endpoint, conn *iwarp.Conn, peer privateData) *Conn {
+	c := newState(e, conn, peer)
+	c.grant() // the other half; this is the initiator's first message as well
+	return c
+}
+
+func newState(e *endpoint, conn *iwarp.Conn, peer privateData) *Conn {
 	c := &Conn{
 		endpoint: e, conn: conn, peer: peer,
 		closed: make(chan struct{}), ended: make(chan struct{}),
@@ -87,8 +95,8 @@ func newConn(e *endpoint, conn *iwarp.Conn, peer privateData) *Conn {
 		readUntil: newDeadline(), sendUntil: newDeadline(),
 	}
 	c.in = inbound{
-		promised: e.half(), freed: e.half(), next: e.half(), entry: 1 % peer.grants.length,
-		limit: uint16(e.cfg.Credits),
+		part: len(e.ring) / parts(peer.grants.length), promised: e.half(), freed: e.half(), next: e.half(),
+		entry: 1, limit: uint16(e.cfg.Credits),
 	}
 	c.out = outbound{count: 1, entry: 1, limit: peer.credits}
 	c.out.grants[0] = peer.first
@@ -96,21 +104,25 @@ func newConn(e *endpoint, conn *iwarp.Conn, peer privateData) *Conn {
 	// no receive, which iWARP does not.
 	c.out.reserve = min(8, peer.credits/4)
 	c.writer.init()
-	c.grant() // the other half; this is the initiator's first message as well
 	return c
 }
 
+// parts is in how many parts a ring is granted to a peer whose list of grants has so many entries: none of them is
+// written before what it has is used up. A ring can be halved as often.
+func parts(entries uint32) int { return 1 << (bits.Len32(min(entries, grantEntries)) - 1) }
+
 // process handles the messages that have come, and reports whether there were any or the connection has ended. The
 // caller leads.
-func (c *Conn) process() bool {
+func (c *Conn) process(poll func(*iwarp.CQ, []iwarp.Completion) int) bool {
 	l := &c.lead
-	n := c.qp.RecvCQ().Poll(l.comps[:])
+	n := poll(c.qp.RecvCQ(), l.comps[:])
 	if n == 0 {
 		return false
 	}
 	var err error
 	l.wrs = l.wrs[:0]
 	c.mu.Lock()
+	had, limit := c.out.count, c.out.limit
 	for i := range l.comps[:n] {
 		if err = c.received(&l.comps[i]); err != nil {
 			break
@@ -124,6 +136,7 @@ func (c *Conn) process() bool {
 		c.fail(err)
 	}
 	due, gone := c.due(), c.in.gone
+	more := c.out.count > had || c.out.limit != limit
 	c.mu.Unlock()
 	if due {
 		c.grant()
@@ -132,7 +145,9 @@ func (c *Conn) process() bool {
 		c.conn.CloseWrite() // the peer reads no more
 	}
 	signal(c.readable)
-	signal(c.writable)
+	if more || gone {
+		signal(c.writable)
+	}
 	return true
 }
 
@@ -192,8 +207,7 @@ func (out *outbound) granted(value uint32, credits uint16, list []byte) error {
 	value &^= flags
 	limit := uint16(value)
 	if flags == grantMemory || value > 1<<17-1 || limit-out.seq > credits || limit-out.seq < out.limit-out.seq {
-		return fmt.Errorf("%w: sequence numbers up to %d granted: %d are used, %d granted before, and %d can be at a "+
-			"time",
+		return fmt.Errorf("%w: sequence numbers up to %d granted: %d are used, %d granted before, and %d can be at a time",
 			ErrProtocol, value, out.seq, out.limit, credits)
 	}
 	out.limit = limit
@@ -210,14 +224,13 @@ func (out *outbound) granted(value uint32, credits uint16, list []byte) error {
 		}
 		out.grants[out.count] = s
 		out.count++
-		out.entry = (out.entry + 1) % grantEntries
+		out.entry = (out.entry + 1) % (len(list) / sgeLen)
 		if flags != 0 {
 			return nil
 		}
 	}
 	if flags != 0 {
-		return fmt.Errorf("%w: a grant of memory that is not in the list, or beyond %d that are not used up",
-			ErrProtocol, len(out.grants))
+		return fmt.Errorf("%w: a grant of memory that is not in the list, or beyond %d that are not used up", ErrProtocol, len(out.grants))
 	}
 	return nil
 }
@@ -239,9 +252,22 @@ func (c *Conn) fail(err error) {
 }
 
 // due reports whether a grant should be sent. The caller has the lock.
-func (c *Conn) due() bool {
-	in := &c.in
-	return !in.gone && !in.forgotten && (in.freed >= c.half() || int(in.limit-in.seq) <= c.cfg.Credits/2)
+func (c *Conn) due() bool { return !c.in.gone && !c.in.forgotten && c.in.due(c.cfg.Credits) }
+
+// due reports whether there is enough to grant: a part of the ring, or half of the sequence numbers.
+func (in *inbound) due(credits int) bool {
+	return in.freed >= in.part || int(in.limit-in.seq) <= credits/2
+}
+
+// grant grants all sequence numbers that there are and, in one piece of a ring of so many octets, the parts that are
+// free: n octets from offset on, which may be none.
+func (in *inbound) grant(ring, credits int) (offset, n int, limit uint16) {
+	in.limit = in.seq + uint16(credits)
+	offset, n = in.next, min(in.freed-in.freed%in.part, ring-in.next)
+	in.next = (in.next + n) % ring
+	in.freed -= n
+	in.promised += n
+	return offset, n, in.limit
 }
 
 // grant tells the peer of memory that has become free and of receives.
@@ -255,17 +281,12 @@ func (c *Conn) grant() {
 			return
 		}
 		in := &c.in
-		limit := in.seq + uint16(c.cfg.Credits)
-		in.limit = limit
+		offset, n, limit := in.grant(len(c.ring), c.cfg.Credits)
 		var at iwarp.RemoteBuffer
-		var s sge
-		if in.freed >= c.half() {
-			s = sge{c.mr.Remote().TO + ringOffset + uint64(in.next), uint32(c.mr.STag()), uint32(c.half())}
+		s := sge{c.mr.Remote().TO + ringOffset + uint64(offset), uint32(c.mr.STag()), uint32(n)}
+		if n > 0 {
 			at = remote(&c.peer.grants, uint64(in.entry)*sgeLen)
 			in.entry = (in.entry + 1) % c.peer.grants.length
-			in.next = (in.next + c.half()) % len(c.ring)
-			in.freed -= c.half()
-			in.promised += c.half()
 		}
 		c.mu.Unlock()
 		c.sendGrant(s, at, limit)
@@ -321,9 +342,9 @@ func signal(c chan struct{}) {
 // ErrProtocol is in the error of a connection whose peer broke the rules of docs/stream.md.
 var ErrProtocol = errors.New("stream: the peer broke the protocol")
 
-// await sleeps until there may be something to do. One of the calls that sleep leads: it processes the messages,
-// for the others too, whom it tells by their wake. The error is that the deadline has passed or that this end has
-// closed the connection.
+// await sleeps until there may be something to do. One of the calls that sleep leads: it processes the messages, for the
+// others too, whom it tells by their wake. The error is that the deadline has passed or that this end has closed the
+// connection.
 func (c *Conn) await(wake <-chan struct{}, until *deadline) error {
 	select {
 	case c.leading <- struct{}{}:
@@ -344,8 +365,8 @@ func (c *Conn) sleep(wake <-chan struct{}, until *deadline) {
 	default:
 	}
 	cq := c.qp.RecvCQ()
-	for !c.process() {
-		if cq.Arm(false); c.process() {
+	for !c.process((*iwarp.CQ).Spin) {
+		if cq.Arm(false); c.process((*iwarp.CQ).Poll) {
 			break
 		}
 		select {
@@ -398,8 +419,8 @@ func (c *Conn) CloseWrite() error {
 
 // Close tells the peer that this end neither sends nor reads any more, and ends the connection. Calls of Read and Write
 // that wait return. It waits until the network has taken what was written, and no longer than the CloseTimeout of
-// [iwarp.Config] without progress; the rest of the end goes on in the background, for as long as the peer keeps
-// its half open and CloseTimeout allows.
+// [iwarp.Config] without progress; the rest of the end goes on in the background, for as long as the peer keeps its half open and
+// CloseTimeout allows.
 func (c *Conn) Close() error {
 	err := c.opError("close", net.ErrClosed)
 	c.closing.Do(func() {

@@ -9,25 +9,52 @@ import (
 	"github.com/go-iwarp/iwarp"
 )
 
+// ListenConfig configures a [Listener]. Nil, and zero in a field, mean the documented default.
+type ListenConfig struct {
+	// Config is of the streams that the listener accepts; it may be nil.
+	Config *Config
+
+	// NetListenConfig makes the TCP listener; nil means a zero [net.ListenConfig].
+	NetListenConfig *net.ListenConfig
+
+	// MaxPending bounds the connections that are in startup or wait for Accept, and MaxPendingPerPeer those of one
+	// peer, as in [iwarp.ListenConfig]. Default 128, and no bound for a peer.
+	MaxPending, MaxPendingPerPeer int
+}
+
 // Listener accepts streams. It is a [net.Listener].
 type Listener struct {
 	ln  *iwarp.Listener
 	cfg Config
 }
 
-// Listen listens on a TCP address. network is "tcp", "tcp4" or "tcp6". cfg may be nil.
+// Listen listens on a TCP address. network is "tcp", "tcp4" or "tcp6". cfg may be nil. See [ListenConfig] for more.
 func Listen(network, address string, cfg *Config) (*Listener, error) {
-	return listen(cfg, func(c *iwarp.Config) (*iwarp.Listener, error) { return iwarp.Listen(network, address, c) })
+	return (&ListenConfig{Config: cfg}).Listen(context.Background(), network, address)
 }
 
 // NewListener accepts streams on connections from nl, which may be of any kind: TLS, a unix socket. The Listener owns
-// nl. cfg may be nil.
+// nl, unless there is an error. cfg may be nil. See [ListenConfig] for more.
 func NewListener(nl net.Listener, cfg *Config) (*Listener, error) {
-	return listen(cfg, func(c *iwarp.Config) (*iwarp.Listener, error) { return iwarp.NewListener(nl, c) })
+	return (&ListenConfig{Config: cfg}).NewListener(nl)
 }
 
-func listen(cfg *Config, f func(*iwarp.Config) (*iwarp.Listener, error)) (*Listener, error) {
-	n, err := cfg.withDefaults()
+// Listen is like the function [Listen]. ctx bounds the lookup of address, and does not affect the listener.
+func (c *ListenConfig) Listen(ctx context.Context, network, address string) (*Listener, error) {
+	return c.listen(func(lc *iwarp.ListenConfig) (*iwarp.Listener, error) { return lc.Listen(ctx, network, address) })
+}
+
+// NewListener is like the function [NewListener].
+func (c *ListenConfig) NewListener(nl net.Listener) (*Listener, error) {
+	return c.listen(func(lc *iwarp.ListenConfig) (*iwarp.Listener, error) { return lc.NewListener(nl) })
+}
+
+func (c *ListenConfig) listen(f func(*iwarp.ListenConfig) (*iwarp.Listener, error)) (*Listener, error) {
+	var lc ListenConfig
+	if c != nil {
+		lc = *c
+	}
+	n, err := lc.Config.withDefaults()
 	if err != nil {
 		return nil, err
 	}
@@ -36,7 +63,9 @@ func listen(cfg *Config, f func(*iwarp.Config) (*iwarp.Listener, error)) (*Liste
 			return nil, err
 		}
 	}
-	ln, err := f(n.Conn)
+	ln, err := f(&iwarp.ListenConfig{
+		Config: n.Conn, NetListenConfig: lc.NetListenConfig, MaxPending: lc.MaxPending, MaxPendingPerPeer: lc.MaxPendingPerPeer,
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -68,14 +97,16 @@ func (l *Listener) AcceptStream(ctx context.Context) (*Conn, error) {
 			return nil, context.Cause(ctx)
 		}
 		if log := l.cfg.Conn.Logger; log != nil {
-			log.LogAttrs(ctx, slog.LevelWarn, "stream refused", slog.Any("remote", r.RemoteAddr()),
-				slog.Any("error", err))
+			log.LogAttrs(ctx, slog.LevelWarn, "stream refused", slog.Any("remote", r.RemoteAddr()), slog.Any("error", err))
 		}
 	}
 }
 
 // Addr returns the listener's address.
 func (l *Listener) Addr() net.Addr { return l.ln.Addr() }
+
+// Stats returns what the listener has seen so far: see [iwarp.ListenerStats].
+func (l *Listener) Stats() iwarp.ListenerStats { return l.ln.Stats() }
 
 // Close stops listening. Streams that were accepted live on.
 func (l *Listener) Close() error { return l.ln.Close() }

@@ -106,18 +106,13 @@ func (m *Messages) room(ctx context.Context, n int) (int, error) {
 			return 0, err
 		}
 		c.mu.Lock()
-		var octets uint64
-		for _, g := range c.out.grants[:c.out.count] {
-			octets += uint64(g.length)
-		}
-		// A fragment and its header are three data messages at most.
-		some := c.out.limit-c.out.seq > c.out.reserve+3 && octets >= uint64(min(frameLen+n, 2*frameLen))
+		octets := c.out.ready()
 		c.mu.Unlock()
+		some := octets >= uint64(min(frameLen+n, 2*frameLen))
 		if some {
 			return int(min(uint64(n), octets-frameLen, maxFragment)), nil
 		}
-		if err := interruptible(ctx, &c.sendUntil,
-			func() error { return c.await(c.writable, &c.sendUntil) }); err != nil {
+		if err := interruptible(ctx, &c.sendUntil, func() error { return c.await(c.writable, &c.sendUntil) }); err != nil {
 			return 0, err
 		}
 	}
@@ -155,8 +150,7 @@ func (m *Messages) recv(p []byte) (int, error) {
 			}
 		}
 		if int64(m.total) > int64(len(p)) {
-			return int(m.total), m.keep(p,
-				fmt.Errorf("%w: message of %d octets, room for %d", iwarp.ErrShortBuffer, m.total, len(p)))
+			return int(m.total), m.keep(p, fmt.Errorf("%w: message of %d octets, room for %d", iwarp.ErrShortBuffer, m.total, len(p)))
 		}
 		if m.left > 0 {
 			n, err := m.c.read(p[m.have : m.have+m.left])

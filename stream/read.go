@@ -66,15 +66,19 @@ func (c *Conn) unread() ([]byte, error) {
 // consume frees n octets, and grants memory again when there is half a ring of it.
 func (c *Conn) consume(n int) {
 	c.mu.Lock()
-	in := &c.in
-	in.offset = (in.offset + n) % len(c.ring)
-	in.unread -= n
-	in.freed += n
+	c.in.consume(n, len(c.ring))
 	due := c.due()
 	c.mu.Unlock()
 	if due {
 		c.grant()
 	}
+}
+
+// consume frees n octets of a ring of so many.
+func (in *inbound) consume(n, ring int) {
+	in.offset = (in.offset + n) % ring
+	in.unread -= n
+	in.freed += n
 }
 
 // WriteTo writes what is received to w until the end of the stream, straight from where the peer has written it:

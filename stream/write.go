@@ -12,13 +12,13 @@ import (
 )
 
 const (
-	sendDepth = 128
-	// data messages that have not completed; two requests each, and the rest is for grants and states
-	maxPosted  = 48
-	maxChunk   = 512 << 10 // octets of a data message
-	maxGather  = 16        // elements of a request
-	maxInlined = 512       // so few octets are copied when posted
-	bounceSize = 64 << 10
+	sendDepth   = 128
+	maxPosted   = 48        // data messages that have not completed; two requests each, and the rest is for grants and states
+	maxTogether = 8         // data messages that are posted together, for one call of TCP
+	maxChunk    = 512 << 10 // octets of a data message
+	maxGather   = 16        // elements of a request
+	maxInlined  = 512       // so few octets are copied when posted
+	bounceSize  = 64 << 10
 )
 
 // writer is what a Write has; Conn.writing guards it.
@@ -26,18 +26,24 @@ type writer struct {
 	posted, done uint64 // data messages
 	failed       bool   // one has completed in error
 	bounced      uint64 // the latest of those sent from bounce
-	msg          [msgLen]byte
-	msgSG        [1][]byte
-	sg           [][]byte
-	wrs          [2]iwarp.SendWR
+	parts        [maxTogether]part
+	wrs          [2 * maxTogether]iwarp.SendWR
 	comps        [16]iwarp.Completion
 	one          [1][]byte
 	bounce       []byte
 }
 
+// part is what a data message has.
+type part struct {
+	sg    [maxGather][]byte
+	msg   [msgLen]byte
+	msgSG [1][]byte
+}
+
 func (w *writer) init() {
-	w.sg = make([][]byte, 0, maxGather)
-	w.msgSG[0] = w.msg[:]
+	for i := range w.parts {
+		w.parts[i].msgSG[0] = w.parts[i].msg[:]
+	}
 }
 
 // Write sends p and waits until the network has taken it. It blocks while the peer grants no room. Without a deadline
@@ -134,9 +140,10 @@ func (c *Conn) write(bufs [][]byte) (total int64, err error) {
 			break
 		}
 		var n int
-		n, err = c.send(&cu, copied)
+		var lends bool
+		n, lends, err = c.send(&cu, copied)
 		total += int64(n)
-		if !copied && n > maxInlined {
+		if lends {
 			lent = w.posted
 		}
 	}
@@ -184,7 +191,7 @@ func (c *Conn) room(copied bool) error {
 			return err
 		}
 		c.mu.Lock()
-		some := c.out.count > 0 && c.out.limit-c.out.seq > c.out.reserve
+		some := c.out.room()
 		c.mu.Unlock()
 		if some {
 			break
@@ -204,41 +211,70 @@ func (c *Conn) room(copied bool) error {
 	return nil
 }
 
-// send sends one data message and returns its octets. There is room for it.
-func (c *Conn) send(cu *cursor, copied bool) (int, error) {
-	w := &c.writer
-	limit := maxChunk
-	if copied {
-		limit = bounceSize
-	}
+// send sends data messages, as many as there is room for and can go together, and returns their octets. There is room
+// for one. lent tells that they have memory of the caller's.
+func (c *Conn) send(cu *cursor, copied bool) (total int, lent bool, err error) {
+	w, out := &c.writer, &c.out
+	k := 0
 	c.mu.Lock()
-	out := &c.out
-	g := out.grants[0]
-	sg, n := cu.take(w.sg[:0], min(int(min(g.length, maxChunk)), limit))
+	for k == 0 || !copied && k < maxTogether && len(cu.bufs) > 0 && out.room() && w.posted-w.done < maxPosted {
+		p, wr := &w.parts[k], w.wrs[2*k:]
+		limit := maxChunk
+		if copied {
+			limit = bounceSize
+		}
+		sg, n := cu.take(p.sg[:0], int(min(out.grants[0].length, uint32(limit))))
+		w.posted++
+		inline := n <= maxInlined
+		if !inline && copied {
+			w.copy(sg)
+			sg, w.bounced = append(sg[:0], w.bounce[:n]), w.posted
+		}
+		binary.LittleEndian.PutUint32(p.msg[:], message(kindData, uint32(n)))
+		wr[0] = iwarp.SendWR{Op: iwarp.OpWrite, SG: sg, Remote: remote(&out.grants[0], 0), Inline: inline, Unsignaled: true}
+		wr[1] = iwarp.SendWR{Op: iwarp.OpSend, SG: p.msgSG[:], Inline: true, ID: w.posted}
+		out.use(n)
+		total, lent = total+n, lent || !inline && !copied
+		k++
+	}
+	c.mu.Unlock()
+	err = c.qp.PostSend(w.wrs[:2*k]...)
+	for i := range k {
+		clear(w.wrs[2*i].SG)
+	}
+	if err != nil {
+		// Some of them may be posted, and nobody will hear of their end.
+		_ = c.conn.Drain(context.Background())
+		w.failed, w.done = true, w.posted
+		return 0, false, c.writeError()
+	}
+	return total, lent, nil
+}
+
+// room reports whether a data message may be sent.
+func (out *outbound) room() bool { return out.count > 0 && out.limit-out.seq > out.reserve }
+
+// ready is how many octets can be written without waiting for the peer, in pieces of up to bounceSize or one more.
+func (out *outbound) ready() (octets uint64) {
+	if !out.room() {
+		return 0
+	}
+	// A data message has octets of one grant, and what is copied may take one message more.
+	spare := int(out.limit - out.seq - out.reserve - 1)
+	for _, g := range out.grants[:min(out.count, spare)] {
+		octets += uint64(g.length)
+	}
+	return octets
+}
+
+// use notes a data message of n octets, which the first grant has.
+func (out *outbound) use(n int) {
 	out.seq++
 	out.grants[0].addr += uint64(n)
 	if out.grants[0].length -= uint32(n); out.grants[0].length == 0 {
 		out.count--
 		copy(out.grants[:], out.grants[1:])
 	}
-	c.mu.Unlock()
-	w.posted++
-	if copied && n > maxInlined {
-		w.copy(sg)
-		sg, w.bounced = append(sg[:0], w.bounce[:n]), w.posted
-	}
-	binary.LittleEndian.PutUint32(w.msg[:], message(kindData, uint32(n)))
-	w.wrs[0] = iwarp.SendWR{Op: iwarp.OpWrite, SG: sg, Remote: remote(&g, 0), Inline: n <= maxInlined, Unsignaled: true}
-	w.wrs[1] = iwarp.SendWR{Op: iwarp.OpSend, SG: w.msgSG[:], Inline: true, ID: w.posted}
-	err := c.qp.PostSend(w.wrs[:]...)
-	clear(sg)
-	if err != nil {
-		// One of the two may be posted, and nobody will hear of its end.
-		_ = c.conn.Drain(context.Background())
-		w.failed, w.done = true, w.posted
-		return 0, c.writeError()
-	}
-	return n, nil
 }
 
 // copy copies the elements of a gather list to memory that outlives the call.

@@ -15,14 +15,10 @@ func TestCounterpartsOnLoopback(t *testing.T) {
 		server, client func(context.Context, *iwarp.Conn) error
 	}{
 		"ucmatose": {
-			server: func(ctx context.Context, c *iwarp.Conn) error {
-				return ucmatoseServer(ctx, c, messages{count: 10, size: 100})
-			},
-			client: func(ctx context.Context, c *iwarp.Conn) error {
-				return ucmatoseClient(ctx, c, messages{count: 10, size: 100})
-			},
+			func(ctx context.Context, c *iwarp.Conn) error { return ucmatoseServer(ctx, c, messages{10, 100}) },
+			func(ctx context.Context, c *iwarp.Conn) error { return ucmatoseClient(ctx, c, messages{10, 100}) },
 		},
-		"rdma_client": {server: rdmaServer, client: rdmaClient},
+		"rdma_client": {rdmaServer, rdmaClient},
 	}
 	for name, s := range side {
 		t.Run(name, func(t *testing.T) {

@@ -109,8 +109,7 @@ func isError(e analysis.Event) bool {
 		return true
 	case *analysis.Anomaly:
 		switch e.What {
-		case analysis.AnomalyRetransmission, analysis.AnomalyOutOfOrder, analysis.AnomalyKeepAlive,
-			analysis.AnomalyStreaming:
+		case analysis.AnomalyRetransmission, analysis.AnomalyOutOfOrder, analysis.AnomalyKeepAlive, analysis.AnomalyStreaming:
 			return false // TCP at work
 		}
 		return true

@@ -121,7 +121,8 @@ func TestAdaptiveLosesNothing(t *testing.T) {
 			last = now
 		}
 	}
-	t.Logf("windows of %v and %v at the end", time.Duration(a.poller.window.Load()), time.Duration(b.poller.window.Load()))
+	t.Logf("windows of %v and %v at the end", time.Duration(a.poller.window.Load()),
+		time.Duration(b.poller.window.Load()))
 }
 
 // The blocking calls get on in each mode, beside each other, when one end is a mere

@@ -131,10 +131,22 @@ func TestAttackForeignSTag(t *testing.T) {
 		segment func(stag uint32) []byte
 		code    protocol.Code
 	}{
-		"Write":      {func(s uint32) []byte { return iwarptest.Write(s, 0, ee) }, protocol.DDPTaggedSTagNotAssociated},
-		"Read":       {func(s uint32) []byte { return iwarptest.ReadRequest(1, 1, 0, 8, s, 0) }, protocol.RDMAPSTagNotAssociated},
-		"atomic":     {func(s uint32) []byte { return iwarptest.FetchAdd(1, 1, s, 0, 1, 0) }, protocol.RDMAPSTagNotAssociated},
-		"Invalidate": {func(s uint32) []byte { return iwarptest.SendInvalidate(2, s, nil) }, protocol.RDMAPCannotInvalidate},
+		"Write": {
+			segment: func(s uint32) []byte { return iwarptest.Write(s, 0, ee) },
+			code:    protocol.DDPTaggedSTagNotAssociated,
+		},
+		"Read": {
+			segment: func(s uint32) []byte { return iwarptest.ReadRequest(1, 1, 0, 8, s, 0) },
+			code:    protocol.RDMAPSTagNotAssociated,
+		},
+		"atomic": {
+			segment: func(s uint32) []byte { return iwarptest.FetchAdd(1, 1, s, 0, 1, 0) },
+			code:    protocol.RDMAPSTagNotAssociated,
+		},
+		"Invalidate": {
+			segment: func(s uint32) []byte { return iwarptest.SendInvalidate(2, s, nil) },
+			code:    protocol.RDMAPCannotInvalidate,
+		},
 	} {
 		for _, shared := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s/shared %t", name, shared), func(t *testing.T) {
@@ -179,7 +191,8 @@ func TestAttackInvalidateShared(t *testing.T) {
 		v, p := s.server(t, &iwarp.Config{PD: pd})
 		x, y := pipe(nil)
 		a, b := startOn(t, x, y, nil, &iwarp.Config{PD: pd})
-		p.Send(iwarptest.Write(uint32(mr.STag()), 0, []byte("fine")), iwarptest.SendInvalidate(1, uint32(mr.STag()), nil))
+		p.Send(iwarptest.Write(uint32(mr.STag()), 0, []byte("fine")),
+			iwarptest.SendInvalidate(1, uint32(mr.STag()), nil))
 		p.WantTerminate("not his to invalidate", uint16(protocol.RDMAPCannotInvalidate))
 		p.WantEOF("the end")
 		p.CloseWrite()
@@ -233,7 +246,8 @@ func TestAttackEndlessMessages(t *testing.T) {
 		wantRecv(t, v.c, "a good message")
 		var batch [][]byte
 		for range 500 {
-			batch = append(batch, iwarptest.Tagged(0, false, v.stag(), 1000, make([]byte, 10)), iwarptest.Write(0, 0, nil))
+			batch = append(batch, iwarptest.Tagged(0, false, v.stag(), 1000, make([]byte, 10)),
+				iwarptest.Write(0, 0, nil))
 		}
 		v.p.Send(batch...)
 		synctest.Wait()
@@ -277,7 +291,8 @@ func TestAttackInjectedOctets(t *testing.T) {
 				}
 			}
 			// Behind it enough of anything that what a forged length waits for has come.
-			if _, err := v.p.Conn.Write(bytes.Join([][]byte{stream[:at], forged, rest, make([]byte, 1<<10)}, nil)); err != nil {
+			if _, err := v.p.Conn.Write(bytes.Join([][]byte{stream[:at], forged, rest, make([]byte, 1<<10)},
+				nil)); err != nil {
 				t.Fatal(err)
 			}
 			go func() { _, _ = v.p.Conn.Write(make([]byte, 66<<10)); v.p.CloseWrite() }()
@@ -326,7 +341,8 @@ func TestAttackStaleData(t *testing.T) {
 		buf := bytes.Repeat([]byte{'.'}, 1000)
 		m, err := y.Recv(testContext(t), buf)
 		check(t, "Recv", err)
-		if m.Length != n || !bytes.Equal(buf[n:], bytes.Repeat([]byte{'.'}, 1000-n)) || !bytes.Equal(buf[:n], make([]byte, n)) {
+		if m.Length != n || !bytes.Equal(buf[n:], bytes.Repeat([]byte{'.'}, 1000-n)) ||
+			!bytes.Equal(buf[:n], make([]byte, n)) {
 			t.Errorf("a message of %d octets brought %q", n, buf[:n+10])
 		}
 	}
@@ -403,18 +419,21 @@ func TestAttackUnprovenConnections(t *testing.T) {
 		octets  []byte // what the peer sends, and then no more
 		limit   int64  // octets of heap
 	}{
-		{"half-open", false, nil, 8 << 10},
-		{"half a key", false, request[:8], 8 << 10},
-		{"a huge PD_Length", false, append(bytes.Clone(request[:18]), 0xff, 0xff), 8 << 10},
-		{"all but the last octet", false, request[:len(request)-1], 8 << 10},
-		{"started and silent", true, nil, 16 << 10},
-		{"one octet of an FPDU", true, big[:1], 24 << 10},
-		{"4 KiB of a large FPDU", true, big[:4<<10], 24 << 10},
-		{"most of a large FPDU", true, big[:60<<10], 320 << 10},
+		{name: "half-open", limit: 8 << 10},
+		{name: "half a key", octets: request[:8], limit: 8 << 10},
+		{name: "a huge PD_Length", octets: append(bytes.Clone(request[:18]), 0xff, 0xff), limit: 8 << 10},
+		{name: "all but the last octet", octets: request[:len(request)-1], limit: 8 << 10},
+		{name: "started and silent", started: true, limit: 16 << 10},
+		{name: "one octet of an FPDU", started: true, octets: big[:1], limit: 24 << 10},
+		{name: "4 KiB of a large FPDU", started: true, octets: big[:4<<10], limit: 24 << 10},
+		{name: "most of a large FPDU", started: true, octets: big[:60<<10], limit: 320 << 10},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			const n = 50
-			ln := must((&iwarp.ListenConfig{MaxPending: 2 * n, Config: &iwarp.Config{Device: newDevice(t, nil)}}).Listen(t.Context(), "tcp", "127.0.0.1:0"))(t)
+			ln := must((&iwarp.ListenConfig{
+				MaxPending: 2 * n, Config: &iwarp.Config{Device: newDevice(t, nil)},
+			}).Listen(t.Context(),
+				"tcp", "127.0.0.1:0"))(t)
 			defer ln.Close()
 			var ends []interface{ Close() error }
 			perConn, goroutines := heapPer(t, n, func(int) {

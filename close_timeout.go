@@ -27,7 +27,7 @@ func (c *Conn) startTimer() {
 // timeUp cuts the connection, unless work of this end has moved since the timer
 // was set.
 func (c *Conn) timeUp() {
-	now := c.progress()
+	now, waited := c.progress(), c.waitsFor()
 	c.mu.Lock()
 	if c.halves == 0 {
 		c.mu.Unlock()
@@ -40,7 +40,8 @@ func (c *Conn) timeUp() {
 		return
 	}
 	// Rule: MPA-7.1.2-26
-	c.cause = fmt.Errorf("iwarp: close: the peer did not take the data or close its half within %v: %w", c.cfg.CloseTimeout, os.ErrDeadlineExceeded)
+	c.cause = fmt.Errorf("iwarp: close: %w within Config.CloseTimeout of %v: %w", waited, c.cfg.CloseTimeout,
+		os.ErrDeadlineExceeded)
 	cause := c.cause
 	c.mu.Unlock()
 	c.cut("close", cause)

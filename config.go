@@ -2,6 +2,7 @@ package iwarp
 
 import (
 	"context"
+	"crypto/tls"
 	"fmt"
 	"log/slog"
 	"net"
@@ -48,6 +49,15 @@ type Config struct {
 	// ([NewConn]) nothing of it applies.
 	MPA MPAConfig
 
+	// Context, if not nil, is for the whole life of the connection, where the context of
+	// Dial or Accept is for startup: when it ends, the connection is aborted, and
+	// [Conn.Err] has its cause inside ([context.Cause]).
+	Context context.Context
+	// TLS, if not nil, puts TLS below the connections of [Dial] and of a [Listener]: see
+	// [DialTLS]. [Client], [Server] and [ServerRequest] take a conn that has TLS already,
+	// and refuse a Config with TLS.
+	TLS *tls.Config
+
 	// StartupTimeout bounds the whole startup exchange, beside the context.
 	// Default 10 s; negative: none.
 	StartupTimeout time.Duration
@@ -56,6 +66,13 @@ type Config struct {
 	// Response that come, however slowly), and so long in all for what only the peer
 	// still wants: its own Reads, and its FIN. Default 5 s; negative: none.
 	CloseTimeout time.Duration
+
+	// CloseWithPeer has this end close its half when the peer has closed its own, and
+	// what is posted has completed: then the peer's Close need not wait for this end's
+	// program, which hears of it by Recv (io.EOF), Done or Context. Without it the program
+	// may go on sending after the peer's CloseWrite, and has to call Close; until then the
+	// peer's Close waits, for CloseTimeout at most.
+	CloseWithPeer bool
 
 	// RecvDepth and RecvSize are the receive buffers of a connection without a
 	// QP of the program's: so many messages of at most so many octets may arrive
@@ -182,7 +199,9 @@ func (c *Config) check() error {
 		maxPrivate -= protocol.EnhancedLen
 	}
 	if len(c.PrivateData) > maxPrivate {
-		return fmt.Errorf("iwarp: Config.PrivateData has %d octets: at most %d with revision %d (RFC 5044 section 7.1.1, RFC 6581 section 9)", len(c.PrivateData), maxPrivate, c.MPA.Revision)
+		return fmt.Errorf("iwarp: Config.PrivateData has %d octets: at most %d with revision %d (RFC 5044 section "+
+			"7.1.1, RFC 6581 section 9)",
+			len(c.PrivateData), maxPrivate, c.MPA.Revision)
 	}
 	if c.Progress > ProgressPolling {
 		return fmt.Errorf("iwarp: Config.Progress is %d: at most %d (ProgressPolling)", c.Progress, ProgressPolling)
@@ -192,10 +211,12 @@ func (c *Config) check() error {
 		value int
 	}{{"IRD", c.IRD}, {"ORD", c.ORD}} {
 		if f.value < NoReads {
-			return fmt.Errorf("iwarp: Config.%s is %d: a number, 0 for the default, NoReads or NotNegotiated", f.name, f.value)
+			return fmt.Errorf("iwarp: Config.%s is %d: a number, 0 for the default, NoReads or NotNegotiated", f.name,
+				f.value)
 		}
 		if f.value != NotNegotiated && f.value > c.Device.limits.MaxRead {
-			return fmt.Errorf("%w: Config.%s is %d: the device allows %d", ErrLimit, f.name, f.value, c.Device.limits.MaxRead)
+			return fmt.Errorf("%w: Config.%s is %d: the device allows %d", ErrLimit, f.name, f.value,
+				c.Device.limits.MaxRead)
 		}
 	}
 	for _, f := range [...]limit{
@@ -248,7 +269,8 @@ func (c *Config) mayOmitCRC(ctx context.Context, local, remote net.Addr) bool {
 	}
 	ok, err := p.Covers(ctx, local, remote)
 	if err != nil && c.Logger != nil {
-		c.Logger.Warn("iwarp: the CRC stays on: CRCSuppression.Covers failed", "local", local, "remote", remote, "error", err)
+		c.Logger.Warn("iwarp: the CRC stays on: CRCSuppression.Covers failed", "local", local, "remote", remote,
+			"error", err)
 	}
 	return ok && err == nil
 }

@@ -48,11 +48,11 @@ type Conn struct {
 // newConn puts a stream on an LLP whose startup is over, and starts it.
 //
 // It takes q over, and gives it back on error.
-func newConn(cfg *Config, q lease, llp ddp.LLP, st ConnectionState, initiator bool) (*Conn, error) {
+func newConn(cfg *Config, q lease, llp ddp.LLP, st ConnectionState, initiator bool, id uint64) (*Conn, error) {
 	c := &Conn{
 		lease: q, cfg: cfg, llp: llp, agreed: st, unplaced: make(chan struct{}),
 	}
-	c.life.init(cfg.Logger)
+	c.life.init(cfg.Logger, id)
 	c.sendLoop, c.place = c.transmitAll, c.placeSegment
 	c.waiters.New = func() any { return &waiter{done: make(chan struct{}, 1)} }
 	rc := rdmap.Config{
@@ -81,12 +81,14 @@ func newConn(cfg *Config, q lease, llp ddp.LLP, st ConnectionState, initiator bo
 
 // start lets octets flow.
 func (c *Conn) start() {
-	c.events.log(slog.LevelInfo, "iwarp connection", "local", c.LocalAddr(), "remote", c.RemoteAddr(), "state", c.agreed)
+	c.events.log(slog.LevelInfo, "iwarp connection", "local", c.LocalAddr(), "remote", c.RemoteAddr(), "state",
+		c.agreed)
 	if c.poller = newPoller(c); c.poller != nil {
 		c.self[0] = c
 		c.qp.sendCQ.addPolled(c)
 		c.qp.recvCQ.addPolled(c)
 	}
+	c.bind()
 	go c.receiveLoop()
 	c.kick()
 }
@@ -113,7 +115,8 @@ func (c *Config) takeQP() (lease, error) {
 		}
 		l.ownPD = true
 	}
-	qp, err := pd.newQP(&QPConfig{SendDepth: c.SendDepth, RecvDepth: c.RecvDepth}, newInbox(c.RecvDepth, c.RecvSize, &c.Device.held))
+	qp, err := pd.newQP(&QPConfig{SendDepth: c.SendDepth, RecvDepth: c.RecvDepth},
+		newInbox(c.RecvDepth, c.RecvSize, &c.Device.held))
 	if err != nil {
 		if l.ownPD {
 			_ = pd.Close()

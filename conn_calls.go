@@ -8,6 +8,9 @@ import (
 	"runtime"
 )
 
+// withdrawn is in place of the waiter of a request that was taken back.
+type withdrawn struct{}
+
 // waiter is how a simple call hears of its completion.
 type waiter struct {
 	done     chan struct{} // capacity 1
@@ -35,10 +38,15 @@ type Message struct {
 // peer has it is for the peer to say. The peer needs a receive buffer for it: see
 // Config.RecvDepth.
 //
-// If ctx ends first, the connection is aborted, because p is in use, and the
-// error is ctx's. Not so while the call waits for room in a full send queue (see
-// Config.SendDepth): nothing is sent then, and the connection goes on. The same
-// holds for RDMAWrite, RDMARead and the other blocking calls.
+// If ctx ends first, the error is ctx's. While nothing of the message has been handed to
+// the network it is withdrawn then, and the connection goes on: while the call waits for
+// room in a full send queue (Config.SendDepth), while the message waits in the send queue
+// behind others (behind a Read that waits for its turn, since ORD are outstanding, say),
+// and while a responder waits for the initiator's first message. Once it has begun, the
+// connection is aborted, because p is in use: the network, or the peer's answer to a
+// Read, may come to it at any time. The same holds for SendInvalidate, SendImmediate,
+// RDMAWrite, RDMARead, FetchAdd and CompareSwap. Recv and Drain lend no memory: the end
+// of their context does no harm at any time.
 func (c *Conn) Send(ctx context.Context, p []byte) error {
 	return c.do(ctx, p, &SendWR{Op: OpSend})
 }
@@ -130,7 +138,8 @@ func (c *Conn) FetchAdd(ctx context.Context, at RemoteBuffer, v uint64) (uint64,
 // is there, and gives what was there before (RFC 7306 section 5.1.2).
 func (c *Conn) CompareSwap(ctx context.Context, at RemoteBuffer, compare, swap uint64) (uint64, error) {
 	return c.await(ctx, nil, &SendWR{
-		Op: OpCompareSwap, Remote: at, Compare: compare, CompareMask: ^uint64(0), Operand: swap, OperandMask: ^uint64(0),
+		Op: OpCompareSwap, Remote: at, Compare: compare, CompareMask: ^uint64(0), Operand: swap,
+		OperandMask: ^uint64(0),
 	})
 }
 
@@ -210,9 +219,17 @@ func (c *Conn) await(ctx context.Context, p []byte, wr *SendWR) (uint64, error) 
 		select {
 		case <-w.done: // both at once: no reason to abort
 		default:
+			if c.stream.Withdraw(w, withdrawn{}) { // it had not begun: no reason to abort
+				cause = c.callEnded(ctx, wr.Op)
+				c.waiters.Put(w)
+				c.kick()
+				return 0, cause
+			}
 			// The memory is the caller's again only when the request has completed.
 			cause = c.callEnded(ctx, wr.Op)
-			c.cut(fmt.Sprintf("aborted by this end, since the context of a call ended (%v: %v)", wr.Op, context.Cause(ctx)), net.ErrClosed)
+			c.cut(fmt.Sprintf("aborted by this end, since the context of a call ended (%v: %v)", wr.Op,
+				context.Cause(ctx)),
+				net.ErrClosed)
 			<-w.done
 		}
 	}

@@ -21,9 +21,10 @@ func (c *Conn) CloseWrite() {
 
 // Abort ends the connection at once, with a TCP reset where possible. Work
 // requests outstanding are flushed; when Abort returns the library does not touch
-// their memory any more. A connection that has ended already stays as it ended.
+// their memory any more. A connection that has ended already stays as it ended, and one
+// whose peer has closed its half, with nothing left to do, ends gracefully.
 func (c *Conn) Abort() {
-	c.cut("aborted by this end", net.ErrClosed)
+	c.abort("aborted by this end", net.ErrClosed)
 	<-c.done
 	c.qp.queues.disown()
 }
@@ -116,9 +117,10 @@ func (c *Conn) beginClose() {
 
 // giveUp cuts a connection that is closing, for the reason given.
 func (c *Conn) giveUp(cause error) {
+	waited := c.waitsFor()
 	c.mu.Lock()
 	if c.halves > 0 && c.cause == nil {
-		c.cause = fmt.Errorf("iwarp: close: %w", cause)
+		c.cause = fmt.Errorf("iwarp: close: %w: %w", cause, waited)
 	}
 	c.mu.Unlock()
 	c.cut("close", cause)

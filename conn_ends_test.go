@@ -35,7 +35,9 @@ func TestFINWithinAMessage(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			inEachSetting(t, func(t *testing.T, s setting) {
-				for _, start := range []func(*testing.T, *iwarp.Config) (*iwarp.Conn, *iwarptest.Peer){s.client, s.server} {
+				for _, start := range []func(*testing.T, *iwarp.Config) (*iwarp.Conn, *iwarptest.Peer){
+					s.client, s.server,
+				} {
 					c, p := start(t, nil)
 					p.Send(iwarptest.Write(1, 0, nil)) // a responder may send now
 					p.SendRaw(octets)
@@ -288,7 +290,9 @@ func TestLogHandlerUsesTheConnection(t *testing.T) {
 			"aborted":         func(a, _ *iwarp.Conn) { a.Abort() },
 			"QP closed":       func(a, _ *iwarp.Conn) { _ = a.QP().Close() },
 			"the peer breaks a rule": func(_, b *iwarp.Conn) {
-				_ = b.QP().PostSend(iwarp.SendWR{Op: iwarp.OpWrite, SG: [][]byte{{1}}, Remote: iwarp.RemoteBuffer{STag: 99}})
+				_ = b.QP().PostSend(iwarp.SendWR{
+					Op: iwarp.OpWrite, SG: [][]byte{{1}}, Remote: iwarp.RemoteBuffer{STag: 99},
+				})
 			},
 		} {
 			t.Run(kind+"/"+name, func(t *testing.T) {
@@ -334,7 +338,9 @@ func TestCulprit(t *testing.T) {
 	mr := must(b.PD().NewMR(make([]byte, 100), iwarp.RemoteRead, nil))(t)
 	defer mr.Close()
 	check(t, "PostRecv", b.PostRecv(iwarp.RecvWR{ID: 1, SG: [][]byte{make([]byte, 10)}}, iwarp.RecvWR{ID: 2}))
-	good, bad := iwarp.SendWR{Op: iwarp.OpRead, SG: [][]byte{make([]byte, 10)}, Remote: mr.Remote()}, iwarp.SendWR{ID: 2, Op: iwarp.OpRead, SG: [][]byte{make([]byte, 10)}, Remote: remoteAt(mr, 95)}
+	good, bad := iwarp.SendWR{
+		Op: iwarp.OpRead, SG: [][]byte{make([]byte, 10)}, Remote: mr.Remote(),
+	}, iwarp.SendWR{ID: 2, Op: iwarp.OpRead, SG: [][]byte{make([]byte, 10)}, Remote: remoteAt(mr, 95)}
 	check(t, "PostSend", a.PostSend(good, bad, good, iwarp.SendWR{ID: 4, Op: iwarp.OpSend}))
 	var got []iwarp.Status
 	for _, c := range collect(t, a.SendCQ(), 4) {
@@ -369,7 +375,9 @@ func TestLengthError(t *testing.T) {
 			post = qp.PostRecv
 		}
 		check(t, "PostRecv", post(
-			iwarp.RecvWR{ID: 1, SG: [][]byte{make([]byte, 10)}}, iwarp.RecvWR{ID: 2, SG: [][]byte{make([]byte, 10)}}, iwarp.RecvWR{ID: 3}))
+			iwarp.RecvWR{ID: 1, SG: [][]byte{make([]byte, 10)}}, iwarp.RecvWR{ID: 2, SG: [][]byte{
+				make([]byte, 10),
+			}}, iwarp.RecvWR{ID: 3}))
 		a, _ := tcpPair(t, nil, &iwarp.Config{QP: qp})
 		check(t, "Send", a.Send(testContext(t), make([]byte, 10)))
 		check(t, "Send", a.Send(testContext(t), make([]byte, 20)))

@@ -89,6 +89,8 @@ func (c *Conn) receiveEnded(err error) (over bool) {
 	case errors.Is(err, io.EOF):
 		if c.stream.PeerClosed() != nil {
 			c.streamFailed(false)
+		} else {
+			c.peerLeft()
 		}
 		return true
 	case !errors.As(err, &perr):

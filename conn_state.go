@@ -28,7 +28,8 @@ type ConnectionState struct {
 
 func stateOf(p mpa.Params, cfg *Config) ConnectionState {
 	return ConnectionState{
-		Initiator: p.Initiator, Revision: p.Revision, RDMAC: p.Revision == mpa.Revision0, SendMarkers: p.SendMarkers, RecvMarkers: p.RecvMarkers, CRC: p.CRC,
+		Initiator: p.Initiator, Revision: p.Revision, RDMAC: p.Revision == mpa.Revision0, SendMarkers: p.SendMarkers,
+		RecvMarkers: p.RecvMarkers, CRC: p.CRC,
 		Enhanced: p.Enhanced, PeerToPeer: p.PeerToPeer, RTR: p.RTR,
 		IRD: agreedIRD(p, cfg), ORD: agreedORD(p, cfg),
 		PeerIRD: p.PeerIRD, PeerORD: p.PeerORD, PrivateData: p.PrivateData,

@@ -130,7 +130,10 @@ func TestShortWrites(t *testing.T) {
 func TestStartupMatrix(t *testing.T) {
 	for rev := 1; rev <= 2; rev++ {
 		for markers := range 4 {
-			for _, rtr := range []iwarp.RTR{iwarp.RTRNone, iwarp.RTRWrite, iwarp.RTRRead, iwarp.RTRSend, iwarp.RTRWrite | iwarp.RTRRead | iwarp.RTRSend} {
+			for _, rtr := range []iwarp.RTR{
+				iwarp.RTRNone, iwarp.RTRWrite, iwarp.RTRRead, iwarp.RTRSend,
+				iwarp.RTRWrite | iwarp.RTRRead | iwarp.RTRSend,
+			} {
 				if rev == 1 && rtr != iwarp.RTRNone {
 					continue
 				}
@@ -146,14 +149,17 @@ func TestStartupMatrix(t *testing.T) {
 func startupMatrix(t *testing.T, rev, markers int, rtr iwarp.RTR) {
 	a, b := pipe(nil)
 	cc := &iwarp.Config{MPA: iwarp.MPAConfig{Revision: rev, Markers: markers&1 != 0, RTR: rtr}, ORD: 4}
-	sc := &iwarp.Config{MPA: iwarp.MPAConfig{Markers: markers&2 != 0, RTR: iwarp.RTRWrite | iwarp.RTRRead | iwarp.RTRSend}, ORD: 4}
+	sc := &iwarp.Config{
+		MPA: iwarp.MPAConfig{Markers: markers&2 != 0, RTR: iwarp.RTRWrite | iwarp.RTRRead | iwarp.RTRSend}, ORD: 4,
+	}
 	ca, cb := startOn(t, a, b, cc, sc)
 	sa, sb := ca.ConnectionState(), cb.ConnectionState()
 	p2p := rev == 2 && rtr != iwarp.RTRNone
 	if int(sa.Revision) != rev || sa.PeerToPeer != p2p || sb.PeerToPeer != p2p || !sa.Initiator || sb.Initiator {
 		t.Errorf("states %+v\n%+v", sa, sb)
 	}
-	if sa.RecvMarkers != cc.MPA.Markers || sb.SendMarkers != cc.MPA.Markers || sa.SendMarkers != sc.MPA.Markers || sb.RecvMarkers != sc.MPA.Markers {
+	if sa.RecvMarkers != cc.MPA.Markers || sb.SendMarkers != cc.MPA.Markers || sa.SendMarkers != sc.MPA.Markers ||
+		sb.RecvMarkers != sc.MPA.Markers {
 		t.Errorf("markers: %+v\n%+v", sa, sb)
 	}
 	if p2p && (sa.RTR != rtr || sb.RTR != rtr) {
@@ -171,18 +177,28 @@ func startupMatrix(t *testing.T, rev, markers int, rtr iwarp.RTR) {
 // The CRC is left out only if both ends' administrators say so for this peer.
 // Shows: MPA-4.4-02, MPA-4.4-03, MPA-4.4-04, MPA-4.4-07, MPA-7.1.1-08, MPA-7.1.1-09, MPA-1.2-01
 func TestCRCPolicy(t *testing.T) {
-	off := newDevice(t, &iwarp.DeviceConfig{CRCSuppression: &iwarp.CRCSuppression{Protection: "a test on loopback", Peers: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}}})
-	elsewhere := newDevice(t, &iwarp.DeviceConfig{CRCSuppression: &iwarp.CRCSuppression{Protection: "ESP", Peers: []netip.Prefix{netip.MustParsePrefix("192.0.2.0/24")}}})
+	off := newDevice(t,
+		&iwarp.DeviceConfig{
+			CRCSuppression: &iwarp.CRCSuppression{
+				Protection: "a test on loopback", Peers: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")},
+			},
+		})
+	elsewhere := newDevice(t,
+		&iwarp.DeviceConfig{
+			CRCSuppression: &iwarp.CRCSuppression{
+				Protection: "ESP", Peers: []netip.Prefix{netip.MustParsePrefix("192.0.2.0/24")},
+			},
+		})
 	for _, c := range []struct {
 		name           string
 		client, server *iwarp.Device
 		want           bool
 	}{
-		{"on on", nil, nil, true},
-		{"on off", nil, off, true},
-		{"off on", off, nil, true},
-		{"off off", off, off, false},
-		{"off, policy for other peers", off, elsewhere, true},
+		{name: "on on", want: true},
+		{name: "on off", server: off, want: true},
+		{name: "off on", client: off, want: true},
+		{name: "off off", client: off, server: off, want: false},
+		{name: "off, policy for other peers", client: off, server: elsewhere, want: true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			a, b := tcpPair(t, &iwarp.Config{Device: c.client}, &iwarp.Config{Device: c.server})
@@ -193,7 +209,8 @@ func TestCRCPolicy(t *testing.T) {
 		})
 	}
 	t.Run("required", func(t *testing.T) {
-		a, b := tcpPair(t, &iwarp.Config{Device: off, MPA: iwarp.MPAConfig{RequireCRC: true}}, &iwarp.Config{Device: off})
+		a, b := tcpPair(t, &iwarp.Config{Device: off, MPA: iwarp.MPAConfig{RequireCRC: true}},
+			&iwarp.Config{Device: off})
 		if !a.ConnectionState().CRC || !b.ConnectionState().CRC {
 			t.Error("RequireCRC did not turn the CRC on")
 		}
@@ -207,24 +224,26 @@ func TestDepths(t *testing.T) {
 		cIRD, cORD, sIRD, sORD int
 		want                   [4]int // in force: client IRD, ORD, server IRD, ORD
 	}{
-		{0, 0, 0, 0, [4]int{32, 32, 32, 32}},
-		{4, 8, 16, 2, [4]int{4, 8, 8, 2}},
-		{2, 8, 3, 16, [4]int{2, 3, 3, 2}},
-		{300, 300, 300, 300, [4]int{300, 300, 300, 300}},
-		{1, -1, 1, -1, [4]int{1, 0, 1, 0}}, // RTR Read needs an IRD of 1
-		{open, open, 5, 7, [4]int{32, 1, 5, 7}},
-		{5, 7, open, open, [4]int{5, 7, 32, 1}},
+		{cIRD: 0, cORD: 0, sIRD: 0, sORD: 0, want: [4]int{32, 32, 32, 32}},
+		{cIRD: 4, cORD: 8, sIRD: 16, sORD: 2, want: [4]int{4, 8, 8, 2}},
+		{cIRD: 2, cORD: 8, sIRD: 3, sORD: 16, want: [4]int{2, 3, 3, 2}},
+		{cIRD: 300, cORD: 300, sIRD: 300, sORD: 300, want: [4]int{300, 300, 300, 300}},
+		{cIRD: 1, cORD: -1, sIRD: 1, sORD: -1, want: [4]int{1, 0, 1, 0}}, // RTR Read needs an IRD of 1
+		{cIRD: open, cORD: open, sIRD: 5, sORD: 7, want: [4]int{32, 1, 5, 7}},
+		{cIRD: 5, cORD: 7, sIRD: open, sORD: open, want: [4]int{5, 7, 32, 1}},
 	} {
 		t.Run(fmt.Sprint(c), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				x, y := pipe(nil)
-				a, b := startOn(t, x, y, &iwarp.Config{IRD: c.cIRD, ORD: c.cORD}, &iwarp.Config{IRD: c.sIRD, ORD: c.sORD})
+				a, b := startOn(t, x, y, &iwarp.Config{IRD: c.cIRD, ORD: c.cORD},
+					&iwarp.Config{IRD: c.sIRD, ORD: c.sORD})
 				sa, sb := a.ConnectionState(), b.ConnectionState()
 				if got := [4]int{sa.IRD, sa.ORD, sb.IRD, sb.ORD}; got != c.want {
 					t.Errorf("depths %v, want %v (client %+v, server %+v)", got, c.want, sa, sb)
 				}
 				if sa.ORD == 0 {
-					if err := a.RDMARead(testContext(t), make([]byte, 1), iwarp.RemoteBuffer{}); !errors.Is(err, iwarp.ErrInvalidWR) {
+					if err := a.RDMARead(testContext(t), make([]byte, 1), iwarp.RemoteBuffer{}); !errors.Is(err,
+						iwarp.ErrInvalidWR) {
 						t.Errorf("Read with ORD 0: %v", err)
 					}
 					return
@@ -234,7 +253,7 @@ func TestDepths(t *testing.T) {
 		})
 	}
 	t.Run("revision 1", func(t *testing.T) {
-		for _, c := range []struct{ set, want int }{{0, 1}, {9, 9}} {
+		for _, c := range []struct{ set, want int }{{set: 0, want: 1}, {set: 9, want: 9}} {
 			a, b := tcpPair(t, &iwarp.Config{MPA: iwarp.MPAConfig{Revision: 1}, ORD: c.set}, nil)
 			if got := a.ConnectionState().ORD; got != c.want {
 				t.Errorf("ORD %d set: %d in force, want %d", c.set, got, c.want)
@@ -249,19 +268,24 @@ func TestPrivateData(t *testing.T) {
 	for _, c := range []struct {
 		n, rev int
 		bad    bool
-	}{{0, 2, false}, {1, 2, false}, {508, 2, false}, {509, 2, true}, {0, 1, false}, {512, 1, false}, {513, 1, true}} {
+	}{
+		{n: 0, rev: 2}, {n: 1, rev: 2}, {n: 508, rev: 2}, {n: 509, rev: 2, bad: true}, {n: 0, rev: 1}, {n: 512, rev: 1},
+		{n: 513, rev: 1, bad: true},
+	} {
 		t.Run(fmt.Sprint(c), func(t *testing.T) {
 			x, y := pipe(nil)
 			pd := pattern(c.n)
 			if c.bad {
-				_, err := iwarp.Client(t.Context(), x, &iwarp.Config{PrivateData: pd, MPA: iwarp.MPAConfig{Revision: c.rev}})
+				_, err := iwarp.Client(t.Context(), x,
+					&iwarp.Config{PrivateData: pd, MPA: iwarp.MPAConfig{Revision: c.rev}})
 				wantWords(t, err, "PrivateData", fmt.Sprint(c.n), "RFC 5044")
 				if _, err := y.Read(make([]byte, 1)); err != io.EOF {
 					t.Errorf("the conn below is not closed: %v", err)
 				}
 				return
 			}
-			a, b := startOn(t, x, y, &iwarp.Config{PrivateData: pd, MPA: iwarp.MPAConfig{Revision: c.rev}}, &iwarp.Config{PrivateData: pd, MPA: iwarp.MPAConfig{Revision: c.rev}})
+			a, b := startOn(t, x, y, &iwarp.Config{PrivateData: pd, MPA: iwarp.MPAConfig{Revision: c.rev}},
+				&iwarp.Config{PrivateData: pd, MPA: iwarp.MPAConfig{Revision: c.rev}})
 			if got := a.ConnectionState().PrivateData; !bytes.Equal(got, pd) {
 				t.Errorf("client got %d octets, want %d", len(got), c.n)
 			}
@@ -290,17 +314,26 @@ func TestConfigErrors(t *testing.T) {
 		cfg   iwarp.Config
 		words []string
 	}{
-		{iwarp.Config{MPA: iwarp.MPAConfig{Revision: 3}}, []string{"Config.MPA.Revision", "3", "1 (RFC 5044) or 2 (RFC 6581)"}},
-		{iwarp.Config{IRD: 2000}, []string{"Config.IRD", "2000", "1024"}},
-		{iwarp.Config{ORD: 2000}, []string{"Config.ORD", "2000", "1024"}},
-		{iwarp.Config{RecvDepth: -1}, []string{"Config.RecvDepth", "-1", "between 1 and"}},
-		{iwarp.Config{SendDepth: 1 << 20}, []string{"Config.SendDepth", "1048576", "65536"}},
-		{iwarp.Config{RecvSize: -5}, []string{"Config.RecvSize", "-5"}},
-		{iwarp.Config{IRD: -2}, []string{"Config.IRD", "-2", "NoReads"}},
-		{iwarp.Config{ORD: -2}, []string{"Config.ORD", "-2", "NoReads"}},
-		{iwarp.Config{MPA: iwarp.MPAConfig{FPDUMax: 1 << 20}}, []string{"Config.MPA.FPDUMax", "1048576"}},
-		{iwarp.Config{MPA: iwarp.MPAConfig{RequirePeerToPeer: true, RTR: iwarp.RTRNone}}, []string{"RequirePeerToPeer", "RTR"}},
-		{iwarp.Config{MPA: iwarp.MPAConfig{RequirePeerToPeer: true, Revision: 1}}, []string{"RequirePeerToPeer", "revision 2"}},
+		{
+			cfg:   iwarp.Config{MPA: iwarp.MPAConfig{Revision: 3}},
+			words: []string{"Config.MPA.Revision", "3", "1 (RFC 5044) or 2 (RFC 6581)"},
+		},
+		{cfg: iwarp.Config{IRD: 2000}, words: []string{"Config.IRD", "2000", "1024"}},
+		{cfg: iwarp.Config{ORD: 2000}, words: []string{"Config.ORD", "2000", "1024"}},
+		{cfg: iwarp.Config{RecvDepth: -1}, words: []string{"Config.RecvDepth", "-1", "between 1 and"}},
+		{cfg: iwarp.Config{SendDepth: 1 << 20}, words: []string{"Config.SendDepth", "1048576", "65536"}},
+		{cfg: iwarp.Config{RecvSize: -5}, words: []string{"Config.RecvSize", "-5"}},
+		{cfg: iwarp.Config{IRD: -2}, words: []string{"Config.IRD", "-2", "NoReads"}},
+		{cfg: iwarp.Config{ORD: -2}, words: []string{"Config.ORD", "-2", "NoReads"}},
+		{cfg: iwarp.Config{MPA: iwarp.MPAConfig{FPDUMax: 1 << 20}}, words: []string{"Config.MPA.FPDUMax", "1048576"}},
+		{
+			cfg:   iwarp.Config{MPA: iwarp.MPAConfig{RequirePeerToPeer: true, RTR: iwarp.RTRNone}},
+			words: []string{"RequirePeerToPeer", "RTR"},
+		},
+		{
+			cfg:   iwarp.Config{MPA: iwarp.MPAConfig{RequirePeerToPeer: true, Revision: 1}},
+			words: []string{"RequirePeerToPeer", "revision 2"},
+		},
 	} {
 		_, err := iwarp.Listen("tcp", "127.0.0.1:0", &c.cfg)
 		wantWords(t, err, c.words...)
@@ -315,9 +348,12 @@ func TestConfigErrors(t *testing.T) {
 		cfg   iwarp.ListenConfig
 		words []string
 	}{
-		{iwarp.ListenConfig{MaxPending: -1}, []string{"ListenConfig.MaxPending", "-1"}},
-		{iwarp.ListenConfig{MaxPending: 4, MaxPendingPerPeer: 5}, []string{"ListenConfig.MaxPendingPerPeer", "5", "between 1 and 4"}},
-		{iwarp.ListenConfig{Config: &iwarp.Config{RecvSize: -5}}, []string{"Config.RecvSize", "-5"}},
+		{cfg: iwarp.ListenConfig{MaxPending: -1}, words: []string{"ListenConfig.MaxPending", "-1"}},
+		{
+			cfg:   iwarp.ListenConfig{MaxPending: 4, MaxPendingPerPeer: 5},
+			words: []string{"ListenConfig.MaxPendingPerPeer", "5", "between 1 and 4"},
+		},
+		{cfg: iwarp.ListenConfig{Config: &iwarp.Config{RecvSize: -5}}, words: []string{"Config.RecvSize", "-5"}},
 	} {
 		_, err := c.cfg.Listen(t.Context(), "tcp", "127.0.0.1:0")
 		wantWords(t, err, c.words...)
@@ -330,12 +366,15 @@ func TestConfigErrors(t *testing.T) {
 		cfg   iwarp.DeviceConfig
 		words []string
 	}{
-		{iwarp.DeviceConfig{MaxPD: -1}, []string{"DeviceConfig.MaxPD", "-1"}},
-		{iwarp.DeviceConfig{MaxMR: 1 << 24}, []string{"DeviceConfig.MaxMR", "16777216", "16777215"}},
-		{iwarp.DeviceConfig{MaxRead: 16383}, []string{"DeviceConfig.MaxRead", "16383", "16382"}},
-		{iwarp.DeviceConfig{MaxEntries: -1}, []string{"DeviceConfig.MaxEntries", "-1"}},
-		{iwarp.DeviceConfig{MaxOctets: -1}, []string{"DeviceConfig.MaxOctets", "-1"}},
-		{iwarp.DeviceConfig{CRCSuppression: &iwarp.CRCSuppression{}}, []string{"CRCSuppression.Protection", "RFC 5044 section 4.4"}},
+		{cfg: iwarp.DeviceConfig{MaxPD: -1}, words: []string{"DeviceConfig.MaxPD", "-1"}},
+		{cfg: iwarp.DeviceConfig{MaxMR: 1 << 24}, words: []string{"DeviceConfig.MaxMR", "16777216", "16777215"}},
+		{cfg: iwarp.DeviceConfig{MaxRead: 16383}, words: []string{"DeviceConfig.MaxRead", "16383", "16382"}},
+		{cfg: iwarp.DeviceConfig{MaxEntries: -1}, words: []string{"DeviceConfig.MaxEntries", "-1"}},
+		{cfg: iwarp.DeviceConfig{MaxOctets: -1}, words: []string{"DeviceConfig.MaxOctets", "-1"}},
+		{
+			cfg:   iwarp.DeviceConfig{CRCSuppression: &iwarp.CRCSuppression{}},
+			words: []string{"CRCSuppression.Protection", "RFC 5044 section 4.4"},
+		},
 	} {
 		_, err := iwarp.NewDevice(&c.cfg)
 		wantWords(t, err, c.words...)

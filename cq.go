@@ -202,7 +202,8 @@ func (q *CQ) full(used int64) error {
 	q.mu.Lock()
 	count := min(q.count, int(used))
 	q.mu.Unlock()
-	return fmt.Errorf("%w: depth %d, %d completions to poll, %d work requests posted", ErrCQFull, q.depth, count, int(used)-count)
+	return fmt.Errorf("%w: depth %d, %d completions to poll, %d work requests posted", ErrCQFull, q.depth, count,
+		int(used)-count)
 }
 
 // release gives n reserved entries back.

@@ -63,7 +63,8 @@ func TestCQWait(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
 		start := time.Now()
-		if n, err := cq.Wait(ctx, c[:]); n != 0 || !errors.Is(err, context.DeadlineExceeded) || time.Since(start) != time.Minute {
+		if n, err := cq.Wait(ctx, c[:]); n != 0 || !errors.Is(err, context.DeadlineExceeded) ||
+			time.Since(start) != time.Minute {
 			t.Errorf("Wait: %d, %v after %v", n, err, time.Since(start))
 		}
 		if n, err := cq.Wait(ctx, nil); n != 0 || err != nil {

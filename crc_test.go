@@ -16,7 +16,9 @@ func TestCRCIsInvisible(t *testing.T) {
 	for i, crc := range []bool{true, false} {
 		cfg := &iwarp.DeviceConfig{}
 		if !crc {
-			cfg.CRCSuppression = &iwarp.CRCSuppression{Protection: "a test", Peers: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}}
+			cfg.CRCSuppression = &iwarp.CRCSuppression{
+				Protection: "a test", Peers: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")},
+			}
 		}
 		d := newDevice(t, cfg)
 		a, b := newQP(t, d, nil), newQP(t, d, nil)
@@ -24,9 +26,11 @@ func TestCRCIsInvisible(t *testing.T) {
 		if st := a.Conn().ConnectionState(); st.CRC != crc {
 			t.Fatalf("the CRC is %t, want %t", st.CRC, crc)
 		}
-		mr := must(b.PD().NewMR(make([]byte, 100_000), iwarp.RemoteRead|iwarp.RemoteWrite|iwarp.RemoteAtomic, &iwarp.MROptions{QP: b}))(t)
+		mr := must(b.PD().NewMR(make([]byte, 100_000), iwarp.RemoteRead|iwarp.RemoteWrite|iwarp.RemoteAtomic,
+			&iwarp.MROptions{QP: b}))(t)
 		window := mr.Remote()
-		check(t, "PostRecv", b.PostRecv(iwarp.RecvWR{ID: 1, SG: [][]byte{make([]byte, 100)}}, iwarp.RecvWR{ID: 2}, iwarp.RecvWR{ID: 3}))
+		check(t, "PostRecv",
+			b.PostRecv(iwarp.RecvWR{ID: 1, SG: [][]byte{make([]byte, 100)}}, iwarp.RecvWR{ID: 2}, iwarp.RecvWR{ID: 3}))
 		sink := make([]byte, 70_000)
 		check(t, "PostSend", a.PostSend(
 			iwarp.SendWR{ID: 10, Op: iwarp.OpWrite, SG: [][]byte{pattern(70_000)}, Remote: window},

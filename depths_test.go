@@ -24,12 +24,14 @@ func TestRTRReadRaisesOneDirection(t *testing.T) {
 			p := iwarptest.NewPeer(t, y)
 			got := make(chan accepted, 1)
 			go func() { c, err := iwarp.Client(testContext(t), x, none()); got <- accepted{c, err} }()
-			p.Respond("startup", iwarptest.Reply(iwarptest.FlagC|iwarptest.FlagS, 2, iwarptest.Enhanced(0x8000|1, 0x4000, nil)))
+			p.Respond("startup",
+				iwarptest.Reply(iwarptest.FlagC|iwarptest.FlagS, 2, iwarptest.Enhanced(0x8000|1, 0x4000, nil)))
 			a := <-got
 			check(t, "Client", a.err)
 			defer endBoth(a.c)
 			rtr := p.Frame("the RTR Read goes out in spite of ORD 0")
-			p.Send(iwarptest.ReadResponse(uint32(rtr[18])<<24|uint32(rtr[19])<<16|uint32(rtr[20])<<8|uint32(rtr[21]), 0, nil))
+			p.Send(iwarptest.ReadResponse(uint32(rtr[18])<<24|uint32(rtr[19])<<16|uint32(rtr[20])<<8|uint32(rtr[21]), 0,
+				nil))
 			if st := a.c.ConnectionState(); st.IRD != 0 || st.ORD != 0 {
 				t.Errorf("IRD %d and ORD %d, want 0 and 0", st.IRD, st.ORD)
 			}
@@ -46,7 +48,8 @@ func TestRTRReadRaisesOneDirection(t *testing.T) {
 			p := iwarptest.NewPeer(t, y)
 			got := make(chan accepted, 1)
 			go func() { c, err := iwarp.Server(testContext(t), x, none()); got <- accepted{c, err} }()
-			reply := p.Initiate("startup", iwarptest.Request(iwarptest.FlagC|iwarptest.FlagS, 2, iwarptest.Enhanced(0x8000, 0x4000, nil)))
+			reply := p.Initiate("startup",
+				iwarptest.Request(iwarptest.FlagC|iwarptest.FlagS, 2, iwarptest.Enhanced(0x8000, 0x4000, nil)))
 			if want := iwarptest.Enhanced(0x8000|1, 0x4000, nil); string(reply[20:]) != string(want) {
 				t.Errorf("the Reply's block is %x, want %x", reply[20:], want)
 			}

@@ -126,7 +126,9 @@ func NewDevice(cfg *DeviceConfig) (*Device, error) {
 	if c.CRCSuppression != nil {
 		// Rule: MPA-4.4-05
 		if c.CRCSuppression.Protection == "" {
-			return nil, fmt.Errorf("iwarp: CRCSuppression.Protection is empty: name what protects the data instead (RFC 5044 section 4.4)")
+			return nil,
+				fmt.Errorf("iwarp: CRCSuppression.Protection is empty: name what protects the data instead (RFC 5044 " +
+					"section 4.4)")
 		}
 		policy := *c.CRCSuppression
 		policy.Peers = append([]netip.Prefix(nil), policy.Peers...)
@@ -167,7 +169,8 @@ func NewDevice(cfg *DeviceConfig) (*Device, error) {
 	}
 	l.MaxHeld = cmp.Or(c.MaxHeld, defaultMaxHeld)
 	if l.MaxHeld < 0 {
-		return nil, fmt.Errorf("iwarp: DeviceConfig.MaxHeld is %d: 0 for the default of %d octets, or more", c.MaxHeld, int64(defaultMaxHeld))
+		return nil, fmt.Errorf("iwarp: DeviceConfig.MaxHeld is %d: 0 for the default of %d octets, or more", c.MaxHeld,
+			int64(defaultMaxHeld))
 	}
 	// Each outstanding Read takes an STag for its sink, beside the regions.
 	d := &Device{limits: l, policy: c.CRCSuppression, authorize: c.Authorize, logger: c.Logger, table: ddp.NewTable(0)}
@@ -194,7 +197,10 @@ type DeviceUse struct {
 
 // Use tells how much of the device is in use.
 func (d *Device) Use() DeviceUse {
-	return DeviceUse{Quota: d.manager.use(&d.manager.device), Connections: d.connects.Load(), Held: d.held.used.Load(), HeldRefused: d.held.refused.Load()}
+	return DeviceUse{
+		Quota: d.manager.use(&d.manager.device), Connections: d.connects.Load(), Held: d.held.used.Load(),
+		HeldRefused: d.held.refused.Load(),
+	}
 }
 
 // PD is a protection domain: a set of queue pairs and memory regions that belong

@@ -23,7 +23,9 @@ import (
 //
 // Errors: *[RejectError] if the peer's ULP refuses, *[DeclinedError] if
 // Config.VerifyReply does, a *[ProtocolError] if startup fails, or the network's.
-// No error leaves TCP open: to use it further, connect TCP and call [Client]. Dial blocks until the connection stands or ctx ends.
+// With Config.TLS the connection runs over TLS: see [DialTLS].
+// No error leaves TCP open: to use it further, connect TCP and call [Client]. Dial blocks until the connection
+// stands or ctx ends.
 func Dial(ctx context.Context, network, address string, cfg *Config) (*Conn, error) {
 	return (&Dialer{Config: cfg}).Dial(ctx, network, address)
 }
@@ -54,6 +56,9 @@ func (d *Dialer) Dial(ctx context.Context, network, address string) (*Conn, erro
 	for {
 		nc, err := nd.DialContext(ctx, network, address)
 		if err != nil {
+			return nil, err
+		}
+		if nc, err = cfg.clientTLS(ctx, nc, address); err != nil {
 			return nil, err
 		}
 		nc = cfg.wrap(nc)
@@ -122,6 +127,10 @@ func Client(ctx context.Context, nc net.Conn, cfg *Config) (*Conn, error) {
 		_ = nc.Close()
 		return nil, err
 	}
+	if err := c.withoutTLS(); err != nil {
+		_ = nc.Close()
+		return nil, err
+	}
 	return client(ctx, c.wrap(nc), c)
 }
 
@@ -145,7 +154,7 @@ func client(ctx context.Context, nc net.Conn, cfg *Config) (*Conn, error) {
 	if err == nil {
 		err = cfg.acceptable(m.Params())
 	}
-	c, cerr := newMPAConn(cfg, q, m)
+	c, cerr := newMPAConn(cfg, q, m, newID())
 	if cerr != nil {
 		_ = nc.Close()
 		return nil, cerr
@@ -196,28 +205,47 @@ func pickRTR(set RTR) RTR {
 func (c *Config) acceptable(p mpa.Params) error {
 	switch {
 	case c.MPA.RequireCRC && !p.CRC:
-		return &ProtocolError{Code: protocol.MPALocalCatastrophic, Section: "RFC 5044 section 4.4", Detail: "Config.MPA.RequireCRC is set, and neither end asked for CRCs"}
+		return &ProtocolError{
+			Code: protocol.MPALocalCatastrophic, Section: "RFC 5044 section 4.4",
+			Detail: "Config.MPA.RequireCRC is set, and neither end asked for CRCs",
+		}
 	case c.MPA.RequirePeerToPeer && !p.PeerToPeer:
-		return &ProtocolError{Code: protocol.MPALocalCatastrophic, Section: "RFC 6581 section 9.2", Detail: "Config.MPA.RequirePeerToPeer is set, and the connection is client-server"}
+		return &ProtocolError{
+			Code: protocol.MPALocalCatastrophic, Section: "RFC 6581 section 9.2",
+			Detail: "Config.MPA.RequirePeerToPeer is set, and the connection is client-server",
+		}
 	}
 	return nil
 }
 
 func (c *Config) startupContext(ctx context.Context) (context.Context, context.CancelFunc) {
-	if c.StartupTimeout < 0 {
-		return context.WithCancel(ctx)
+	unbind := func() {}
+	if life := c.Context; life != nil && life.Done() != nil {
+		var cancel context.CancelCauseFunc
+		ctx, cancel = context.WithCancelCause(ctx)
+		if life.Err() != nil {
+			cancel(context.Cause(life))
+		}
+		stop := context.AfterFunc(life, func() { cancel(context.Cause(life)) })
+		unbind = func() { stop(); cancel(nil) }
 	}
-	return context.WithTimeoutCause(ctx, c.StartupTimeout, errStartupTimeout(c))
+	var cancel context.CancelFunc
+	if c.StartupTimeout < 0 {
+		ctx, cancel = context.WithCancel(ctx)
+	} else {
+		ctx, cancel = context.WithTimeoutCause(ctx, c.StartupTimeout, errStartupTimeout(c))
+	}
+	return ctx, func() { unbind(); cancel() }
 }
 
 func errStartupTimeout(c *Config) error {
 	return fmt.Errorf("iwarp: no MPA startup within %v (Config.StartupTimeout)", c.StartupTimeout)
 }
 
-func newMPAConn(cfg *Config, q lease, m *mpa.Conn) (*Conn, error) {
+func newMPAConn(cfg *Config, q lease, m *mpa.Conn, id uint64) (*Conn, error) {
 	m.SetFPDUMax(cfg.MPA.FPDUMax)
 	m.SetAlign(cfg.MPA.Align)
-	c, err := newConn(cfg, q, m, stateOf(m.Params(), cfg), m.Params().Initiator)
+	c, err := newConn(cfg, q, m, stateOf(m.Params(), cfg), m.Params().Initiator, id)
 	if err != nil {
 		return nil, err
 	}
@@ -239,7 +267,7 @@ func NewConn(llp ddp.LLP, st ConnectionState, cfg *Config) (*Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	conn, err := newConn(c, q, llp, st, st.Initiator)
+	conn, err := newConn(c, q, llp, st, st.Initiator, newID())
 	if err != nil {
 		return nil, err
 	}

@@ -97,34 +97,67 @@ func TestNoFallback(t *testing.T) {
 		code   protocol.Code // 0: rejected
 		tcp    int32
 	}{
-		{"both revisions refused", iwarp.Config{}, func(c net.Conn) { readRequest(c) }, protocol.MPAConnectionLost, 2},
-		{"revision 1 from the start", iwarp.Config{MPA: iwarp.MPAConfig{Revision: 1}}, func(c net.Conn) { readRequest(c) }, protocol.MPAConnectionLost, 1},
-		{"peer-to-peer required", iwarp.Config{MPA: iwarp.MPAConfig{RequirePeerToPeer: true}}, func(c net.Conn) { readRequest(c) }, protocol.MPAConnectionLost, 1},
-		{"timeout", iwarp.Config{StartupTimeout: 50 * time.Millisecond}, func(c net.Conn) { _, _ = io.Copy(io.Discard, c) }, protocol.MPAStartup, 1},
-		{"half a Reply", iwarp.Config{}, func(c net.Conn) { readRequest(c); _, _ = c.Write(iwarptest.Reply(0, 2, nil)[:19]) }, protocol.MPAStartup, 1},
-		{"rejected", iwarp.Config{}, func(c net.Conn) {
+		{
+			name: "both revisions refused", cfg: iwarp.Config{}, handle: func(c net.Conn) { readRequest(c) },
+			code: protocol.MPAConnectionLost, tcp: 2,
+		},
+		{
+			name: "revision 1 from the start", cfg: iwarp.Config{MPA: iwarp.MPAConfig{Revision: 1}},
+			handle: func(c net.Conn) { readRequest(c) }, code: protocol.MPAConnectionLost, tcp: 1,
+		},
+		{
+			name: "peer-to-peer required", cfg: iwarp.Config{MPA: iwarp.MPAConfig{RequirePeerToPeer: true}},
+			handle: func(c net.Conn) { readRequest(c) }, code: protocol.MPAConnectionLost, tcp: 1,
+		},
+		{
+			name: "timeout", cfg: iwarp.Config{StartupTimeout: 50 * time.Millisecond},
+			handle: func(c net.Conn) { _, _ = io.Copy(io.Discard, c) }, code: protocol.MPAStartup, tcp: 1,
+		},
+		{
+			name: "half a Reply", cfg: iwarp.Config{},
+			handle: func(c net.Conn) { readRequest(c); _, _ = c.Write(iwarptest.Reply(0, 2, nil)[:19]) },
+			code:   protocol.MPAStartup, tcp: 1,
+		},
+		{name: "rejected", cfg: iwarp.Config{}, handle: func(c net.Conn) {
 			readRequest(c)
-			_, _ = c.Write(iwarptest.Reply(iwarptest.FlagC|iwarptest.FlagR|iwarptest.FlagS, 2, iwarptest.Enhanced(1, 1, nil)))
-		}, 0, 1},
-		{"rejected in revision 1", iwarp.Config{}, func(c net.Conn) {
+			_, _ = c.Write(iwarptest.Reply(iwarptest.FlagC|iwarptest.FlagR|iwarptest.FlagS, 2,
+				iwarptest.Enhanced(1, 1, nil)))
+		}, code: 0, tcp: 1},
+		{name: "rejected in revision 1", cfg: iwarp.Config{}, handle: func(c net.Conn) {
 			readRequest(c)
 			_, _ = c.Write(iwarptest.Reply(iwarptest.FlagC|iwarptest.FlagR, 1, nil))
-		}, 0, 1},
+		}, code: 0, tcp: 1},
 		// R06: a server that speaks something else.
-		{"text server", iwarp.Config{}, func(c net.Conn) { _, _ = c.Write([]byte("220 mail.example.com ESMTP ready\r\n")); readRequest(c) }, protocol.MPAStartup, 1},
-		{"short text", iwarp.Config{}, func(c net.Conn) { _, _ = c.Write([]byte("no\n")); readRequest(c) }, protocol.MPAStartup, 1},
-		{"a Request as the answer", iwarp.Config{}, func(c net.Conn) { readRequest(c); _, _ = c.Write(iwarptest.Request(0, 2, nil)); readRequest(c) }, protocol.MPAStartup, 1},
-		{"another revision", iwarp.Config{}, func(c net.Conn) { readRequest(c); _, _ = c.Write(iwarptest.Reply(0, 3, nil)); readRequest(c) }, protocol.MPAStartup, 1},
-		{"PD_Length 513", iwarp.Config{}, func(c net.Conn) {
+		{
+			name: "text server", cfg: iwarp.Config{},
+			handle: func(c net.Conn) { _, _ = c.Write([]byte("220 mail.example.com ESMTP ready\r\n")); readRequest(c) },
+			code:   protocol.MPAStartup, tcp: 1,
+		},
+		{
+			name: "short text", cfg: iwarp.Config{},
+			handle: func(c net.Conn) { _, _ = c.Write([]byte("no\n")); readRequest(c) }, code: protocol.MPAStartup,
+			tcp: 1,
+		},
+		{
+			name: "a Request as the answer", cfg: iwarp.Config{},
+			handle: func(c net.Conn) { readRequest(c); _, _ = c.Write(iwarptest.Request(0, 2, nil)); readRequest(c) },
+			code:   protocol.MPAStartup, tcp: 1,
+		},
+		{
+			name: "another revision", cfg: iwarp.Config{},
+			handle: func(c net.Conn) { readRequest(c); _, _ = c.Write(iwarptest.Reply(0, 3, nil)); readRequest(c) },
+			code:   protocol.MPAStartup, tcp: 1,
+		},
+		{name: "PD_Length 513", cfg: iwarp.Config{}, handle: func(c net.Conn) {
 			readRequest(c)
 			_, _ = c.Write(iwarptest.Reply(0, 2, make([]byte, 513)))
 			readRequest(c)
-		}, protocol.MPAStartup, 1},
-		{"S with 3 octets", iwarp.Config{}, func(c net.Conn) {
+		}, code: protocol.MPAStartup, tcp: 1},
+		{name: "S with 3 octets", cfg: iwarp.Config{}, handle: func(c net.Conn) {
 			readRequest(c)
 			_, _ = c.Write(iwarptest.Reply(iwarptest.FlagS, 2, make([]byte, 3)))
 			readRequest(c)
-		}, protocol.MPAStartup, 1},
+		}, code: protocol.MPAStartup, tcp: 1},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			address, count := script(t, func(_ int, nc net.Conn) { c.handle(nc) })
@@ -169,7 +202,8 @@ func TestPeerToPeerOnly(t *testing.T) {
 					_ = nc.Close()
 					continue
 				default:
-					p.SendRaw(iwarptest.Reply(iwarptest.FlagC|iwarptest.FlagS, 2, iwarptest.Enhanced(0x8000|32, 0x8000|32, nil)))
+					p.SendRaw(iwarptest.Reply(iwarptest.FlagC|iwarptest.FlagS, 2,
+						iwarptest.Enhanced(0x8000|32, 0x8000|32, nil)))
 				}
 				_, _ = nc.Read(make([]byte, 1000))
 				_ = nc.Close()
@@ -181,7 +215,8 @@ func TestPeerToPeerOnly(t *testing.T) {
 		c.Abort()
 		_ = ln.Close()
 		wg.Wait()
-		if rtr == 0 && (st.Revision != 2 || !st.PeerToPeer || tries != 1) || rtr == iwarp.RTRNone && (st.Revision != 1 || tries != 2) {
+		if rtr == 0 && (st.Revision != 2 || !st.PeerToPeer || tries != 1) ||
+			rtr == iwarp.RTRNone && (st.Revision != 1 || tries != 2) {
 			t.Errorf("RTR %v: %+v at try %d", rtr, st, tries)
 		}
 	}

@@ -45,7 +45,10 @@ func TestReportsNameTests(t *testing.T) {
 			continue
 		}
 		entries++
-		names := regexp.MustCompile("`([^`]*)`").FindAllStringSubmatch(line[strings.LastIndex(strings.TrimRight(line, " |\n"), "|"):], -1)
+		names := regexp.MustCompile("`([^`]*)`").FindAllStringSubmatch(line[strings.LastIndex(strings.TrimRight(line,
+			" |\n"),
+			"|"):],
+			-1)
 		for _, n := range names {
 			if strings.Contains(n[1], "Test") && !known[n[1]] || strings.Contains(n[1], "Fuzz") && !known[n[1]] {
 				t.Errorf("no test %s: %s", n[1], line)

@@ -58,7 +58,10 @@ type fuzzed struct {
 func FuzzEndpoint(f *testing.F) {
 	for role := range byte(8) {
 		for first := range byte(numDeeds) {
-			f.Add([]byte{role, first, 10, 20, 30, 40, 50, 60, first + 1, 1, 2, 3, 4, 5, 6, 7, 8, 9, first + 2, 0, 0, 0, 0, 0, 0, 0, 0})
+			f.Add([]byte{
+				role, first, 10, 20, 30, 40, 50, 60, first + 1, 1, 2, 3, 4, 5, 6, 7, 8, 9, first + 2, 0, 0, 0, 0, 0, 0,
+				0, 0,
+			})
 		}
 	}
 	f.Add([]byte{0})
@@ -82,7 +85,8 @@ func fuzzEndpoint(t *testing.T, data []byte) {
 		v.c, v.p = serverOn(t, x, y, cfg)
 	}
 	all := iwarp.RemoteRead | iwarp.RemoteWrite | iwarp.RemoteAtomic
-	v.mrs = append(v.mrs, must(v.c.NewMR(v.rw.mem, all))(t), must(v.c.NewMR(v.ro.mem, iwarp.RemoteRead))(t), must(v.c.PD().NewMR(nil, all, nil))(t))
+	v.mrs = append(v.mrs, must(v.c.NewMR(v.rw.mem, all))(t), must(v.c.NewMR(v.ro.mem, iwarp.RemoteRead))(t),
+		must(v.c.PD().NewMR(nil, all, nil))(t))
 	var readers sync.WaitGroup
 	readers.Go(v.read)
 	received := make(chan int, 1)
@@ -224,7 +228,8 @@ var deeds = [numDeeds]func(v *fuzzed){
 		v.frame(iwarptest.Untagged(3, true, 0, 0, v.send, uint32(len(a)), b))
 	},
 	func(v *fuzzed) {
-		v.frame(iwarptest.Untagged(v.octet()&15, v.below(2) == 0, v.stag(), uint32(v.below(5)), v.send+uint32(v.below(3)), uint32(v.octet()), v.s.octets(v.below(64))))
+		v.frame(iwarptest.Untagged(v.octet()&15, v.below(2) == 0, v.stag(), uint32(v.below(5)),
+			v.send+uint32(v.below(3)), uint32(v.octet()), v.s.octets(v.below(64))))
 	},
 	func(v *fuzzed) {
 		v.reads++

@@ -215,7 +215,9 @@ func ExampleQP() {
 		log.Fatal(err)
 	}
 
-	if err := sender.PostSend(iwarp.SendWR{ID: 1, Op: iwarp.OpSend, SG: [][]byte{[]byte("gathered "), []byte("from two slices")}}); err != nil {
+	if err := sender.PostSend(iwarp.SendWR{
+		ID: 1, Op: iwarp.OpSend, SG: [][]byte{[]byte("gathered "), []byte("from two slices")},
+	}); err != nil {
 		log.Fatal(err)
 	}
 	for _, cq := range []*iwarp.CQ{sender.SendCQ(), receiver.RecvCQ()} {

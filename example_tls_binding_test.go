@@ -38,7 +38,8 @@ func ExampleClient_tlsChannelBinding() {
 			served <- err
 			return
 		}
-		c, err := serverBound(ctx, tls.Server(iwarp.BelowTLS(nc), &tls.Config{Certificates: []tls.Certificate{certificate}}), secret)
+		c, err := serverBound(ctx,
+			tls.Server(iwarp.BelowTLS(nc), &tls.Config{Certificates: []tls.Certificate{certificate}}), secret)
 		if err == nil {
 			err = c.Close()
 		}

@@ -37,7 +37,8 @@ func ExampleClient_tls() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	tc := tls.Client(iwarp.BelowTLS(nc), &tls.Config{RootCAs: roots, ServerName: "server.example", MinVersion: tls.VersionTLS13})
+	tc := tls.Client(iwarp.BelowTLS(nc),
+		&tls.Config{RootCAs: roots, ServerName: "server.example", MinVersion: tls.VersionTLS13})
 	if err := tc.HandshakeContext(ctx); err != nil {
 		log.Fatal(err)
 	}
@@ -63,7 +64,8 @@ func serveTLS(ctx context.Context, ln net.Listener, certificate tls.Certificate)
 	if err != nil {
 		return err
 	}
-	tc := tls.Server(iwarp.BelowTLS(nc), &tls.Config{Certificates: []tls.Certificate{certificate}, MinVersion: tls.VersionTLS13})
+	tc := tls.Server(iwarp.BelowTLS(nc),
+		&tls.Config{Certificates: []tls.Certificate{certificate}, MinVersion: tls.VersionTLS13})
 	if err := tc.HandshakeContext(ctx); err != nil {
 		_ = nc.Close()
 		return err

@@ -65,56 +65,73 @@ func TestTargetIsGone(t *testing.T) {
 		code protocol.Code
 		do   func(t *testing.T, a *iwarp.Conn, b *iwarp.QP, m *mapped) error
 	}{
-		{"Write", protocol.DDPLocalCatastrophic, func(t *testing.T, a *iwarp.Conn, b *iwarp.QP, m *mapped) error {
-			mr := must(b.PD().NewMR(m.mem, iwarp.RemoteWrite, nil))(t)
-			m.shorten(t, 0)
-			return errors.Join(a.RDMAWrite(t.Context(), make([]byte, len(m.mem)), mr.Remote()), a.RDMARead(t.Context(), nil, iwarp.RemoteBuffer{}))
-		}},
-		{"Write, half of it", protocol.DDPLocalCatastrophic, func(t *testing.T, a *iwarp.Conn, b *iwarp.QP, m *mapped) error {
-			mr := must(b.PD().NewMR(m.mem, iwarp.RemoteWrite, &iwarp.MROptions{QP: b}))(t)
-			m.shorten(t, len(m.mem)/2)
-			if len(m.mem) < os.Getpagesize() {
+		{name: "Write", code: protocol.DDPLocalCatastrophic,
+			do: func(t *testing.T, a *iwarp.Conn, b *iwarp.QP, m *mapped) error {
+				mr := must(b.PD().NewMR(m.mem, iwarp.RemoteWrite, nil))(t)
 				m.shorten(t, 0)
-			}
-			return errors.Join(a.RDMAWrite(t.Context(), make([]byte, len(m.mem)), mr.Remote()), a.RDMARead(t.Context(), nil, iwarp.RemoteBuffer{}))
-		}},
-		{"Write through a window", protocol.DDPLocalCatastrophic, func(t *testing.T, a *iwarp.Conn, b *iwarp.QP, m *mapped) error {
-			mr := must(b.PD().NewMR(m.mem, 0, nil))(t)
-			mw := must(b.NewMW())(t)
-			post(t, b, iwarp.SendWR{Op: iwarp.OpBind, Bind: &iwarp.Bind{MW: mw, MR: mr, Length: uint64(len(m.mem)), Access: iwarp.RemoteWrite}})
-			m.shorten(t, 0)
-			return errors.Join(a.RDMAWrite(t.Context(), make([]byte, len(m.mem)), mw.Remote()), a.RDMARead(t.Context(), nil, iwarp.RemoteBuffer{}))
-		}},
-		{"Write to protected memory", protocol.DDPLocalCatastrophic, func(t *testing.T, a *iwarp.Conn, b *iwarp.QP, m *mapped) error {
-			mr := must(b.PD().NewMR(m.mem, iwarp.RemoteWrite, nil))(t)
-			check(t, "Mprotect", unix.Mprotect(m.mem, unix.PROT_READ)) // SIGSEGV
-			return errors.Join(a.RDMAWrite(t.Context(), make([]byte, len(m.mem)), mr.Remote()), a.RDMARead(t.Context(), nil, iwarp.RemoteBuffer{}))
-		}},
-		{"Read", protocol.RDMAPStreamCatastrophic, func(t *testing.T, a *iwarp.Conn, b *iwarp.QP, m *mapped) error {
-			mr := must(b.PD().NewMR(m.mem, iwarp.RemoteRead, nil))(t)
-			m.shorten(t, 0)
-			return a.RDMARead(t.Context(), make([]byte, len(m.mem)), mr.Remote())
-		}},
-		{"Read, half of it", protocol.RDMAPStreamCatastrophic, func(t *testing.T, a *iwarp.Conn, b *iwarp.QP, m *mapped) error {
-			mr := must(b.PD().NewMR(m.mem, iwarp.RemoteRead, nil))(t)
-			m.shorten(t, len(m.mem)/2)
-			if len(m.mem) < os.Getpagesize() {
+				return errors.Join(a.RDMAWrite(t.Context(), make([]byte, len(m.mem)), mr.Remote()),
+					a.RDMARead(t.Context(), nil, iwarp.RemoteBuffer{}))
+			}},
+		{name: "Write, half of it", code: protocol.DDPLocalCatastrophic,
+			do: func(t *testing.T, a *iwarp.Conn, b *iwarp.QP, m *mapped) error {
+				mr := must(b.PD().NewMR(m.mem, iwarp.RemoteWrite, &iwarp.MROptions{QP: b}))(t)
+				m.shorten(t, len(m.mem)/2)
+				if len(m.mem) < os.Getpagesize() {
+					m.shorten(t, 0)
+				}
+				return errors.Join(a.RDMAWrite(t.Context(), make([]byte, len(m.mem)), mr.Remote()),
+					a.RDMARead(t.Context(), nil, iwarp.RemoteBuffer{}))
+			}},
+		{name: "Write through a window", code: protocol.DDPLocalCatastrophic,
+			do: func(t *testing.T, a *iwarp.Conn, b *iwarp.QP, m *mapped) error {
+				mr := must(b.PD().NewMR(m.mem, 0, nil))(t)
+				mw := must(b.NewMW())(t)
+				post(t, b,
+					iwarp.SendWR{
+						Op:   iwarp.OpBind,
+						Bind: &iwarp.Bind{MW: mw, MR: mr, Length: uint64(len(m.mem)), Access: iwarp.RemoteWrite},
+					})
 				m.shorten(t, 0)
-			}
-			return a.RDMARead(t.Context(), make([]byte, len(m.mem)), mr.Remote())
-		}},
-		{"atomic", protocol.RDMAPStreamCatastrophic, func(t *testing.T, a *iwarp.Conn, b *iwarp.QP, m *mapped) error {
-			mr := must(b.PD().NewMR(m.mem, iwarp.RemoteAtomic, nil))(t)
-			m.shorten(t, 0)
-			return post(t, a.QP(), iwarp.SendWR{Op: iwarp.OpFetchAdd, Remote: remoteAt(mr, 8), Operand: 1}).Err
-		}},
-		{"Send", protocol.DDPLocalCatastrophic, func(t *testing.T, a *iwarp.Conn, b *iwarp.QP, m *mapped) error {
-			check(t, "PostRecv", b.PostRecv(iwarp.RecvWR{SG: [][]byte{m.mem}}))
-			m.shorten(t, 0)
-			err := errors.Join(a.Send(t.Context(), make([]byte, len(m.mem))), a.RDMARead(t.Context(), nil, iwarp.RemoteBuffer{}))
-			m.wantMissing(t, "the receive", collect(t, b.RecvCQ(), 1)[0].Err)
-			return err
-		}},
+				return errors.Join(a.RDMAWrite(t.Context(), make([]byte, len(m.mem)), mw.Remote()),
+					a.RDMARead(t.Context(), nil, iwarp.RemoteBuffer{}))
+			}},
+		{name: "Write to protected memory", code: protocol.DDPLocalCatastrophic,
+			do: func(t *testing.T, a *iwarp.Conn, b *iwarp.QP, m *mapped) error {
+				mr := must(b.PD().NewMR(m.mem, iwarp.RemoteWrite, nil))(t)
+				check(t, "Mprotect", unix.Mprotect(m.mem, unix.PROT_READ)) // SIGSEGV
+				return errors.Join(a.RDMAWrite(t.Context(), make([]byte, len(m.mem)), mr.Remote()),
+					a.RDMARead(t.Context(), nil, iwarp.RemoteBuffer{}))
+			}},
+		{name: "Read", code: protocol.RDMAPStreamCatastrophic,
+			do: func(t *testing.T, a *iwarp.Conn, b *iwarp.QP, m *mapped) error {
+				mr := must(b.PD().NewMR(m.mem, iwarp.RemoteRead, nil))(t)
+				m.shorten(t, 0)
+				return a.RDMARead(t.Context(), make([]byte, len(m.mem)), mr.Remote())
+			}},
+		{name: "Read, half of it", code: protocol.RDMAPStreamCatastrophic,
+			do: func(t *testing.T, a *iwarp.Conn, b *iwarp.QP, m *mapped) error {
+				mr := must(b.PD().NewMR(m.mem, iwarp.RemoteRead, nil))(t)
+				m.shorten(t, len(m.mem)/2)
+				if len(m.mem) < os.Getpagesize() {
+					m.shorten(t, 0)
+				}
+				return a.RDMARead(t.Context(), make([]byte, len(m.mem)), mr.Remote())
+			}},
+		{name: "atomic", code: protocol.RDMAPStreamCatastrophic,
+			do: func(t *testing.T, a *iwarp.Conn, b *iwarp.QP, m *mapped) error {
+				mr := must(b.PD().NewMR(m.mem, iwarp.RemoteAtomic, nil))(t)
+				m.shorten(t, 0)
+				return post(t, a.QP(), iwarp.SendWR{Op: iwarp.OpFetchAdd, Remote: remoteAt(mr, 8), Operand: 1}).Err
+			}},
+		{name: "Send", code: protocol.DDPLocalCatastrophic,
+			do: func(t *testing.T, a *iwarp.Conn, b *iwarp.QP, m *mapped) error {
+				check(t, "PostRecv", b.PostRecv(iwarp.RecvWR{SG: [][]byte{m.mem}}))
+				m.shorten(t, 0)
+				err := errors.Join(a.Send(t.Context(), make([]byte, len(m.mem))),
+					a.RDMARead(t.Context(), nil, iwarp.RemoteBuffer{}))
+				m.wantMissing(t, "the receive", collect(t, b.RecvCQ(), 1)[0].Err)
+				return err
+			}},
 	} {
 		for _, kind := range []string{"tcp", "Pipe", "an LLP of somebody else's"} {
 			for _, progress := range allProgress {
@@ -156,7 +173,9 @@ func TestStagedReceiveIsGone(t *testing.T) {
 		pd := must(newDevice(t, nil).NewPD())(t)
 		srq := must(pd.NewSRQ(nil))(t)
 		m := newMapped(t, size)
-		check(t, "PostRecv", srq.PostRecv(iwarp.RecvWR{ID: 1, SG: [][]byte{make([]byte, size)}}, iwarp.RecvWR{ID: 2, SG: [][]byte{m.mem}}))
+		check(t, "PostRecv",
+			srq.PostRecv(iwarp.RecvWR{ID: 1, SG: [][]byte{make([]byte, size)}},
+				iwarp.RecvWR{ID: 2, SG: [][]byte{m.mem}}))
 		begin := func() (*iwarp.QP, *iwarptest.Peer) {
 			qp := must(pd.NewQP(&iwarp.QPConfig{SRQ: srq}))(t)
 			_, p := serverOfPeer(t, &iwarp.Config{QP: qp, Progress: progress})

@@ -116,7 +116,10 @@ func TestStormOfRevocations(t *testing.T) {
 				client, qp, mr, g := windowPair(t)
 				check(t, "SetAccess", mr.SetAccess(iwarp.RemoteWrite))
 				mw := must(qp.NewMW())(t)
-				post(t, qp, iwarp.SendWR{Op: iwarp.OpBind, Bind: &iwarp.Bind{MW: mw, MR: mr, Length: 4096, Access: iwarp.RemoteWrite}})
+				post(t, qp,
+					iwarp.SendWR{
+						Op: iwarp.OpBind, Bind: &iwarp.Bind{MW: mw, MR: mr, Length: 4096, Access: iwarp.RemoteWrite},
+					})
 				at := mw.Remote()
 				check(t, "Write", client.RDMAWrite(testContext(t), pattern(4096), at))
 				var writer sync.WaitGroup

@@ -72,7 +72,8 @@ func (h *held) add(b *inbox, n int) error {
 		if more := beyond - h.share.taken.Load(); more > 0 {
 			more = (more + heldStep - 1) / heldStep * heldStep
 			if !h.bound.Take(more) {
-				return fmt.Errorf("%w: DeviceConfig.MaxHeld is %d: peers hold all of it, and this connection %d octets", ErrLimit, h.bound.max, h.octets)
+				return fmt.Errorf("%w: DeviceConfig.MaxHeld is %d: peers hold all of it, and this connection %d octets",
+					ErrLimit, h.bound.max, h.octets)
 			}
 			h.share.taken.Add(more)
 		}

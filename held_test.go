@@ -149,10 +149,10 @@ func TestHeldIsGivenBack(t *testing.T) {
 		name string
 		end  func(client, server *iwarp.Conn)
 	}{
-		{"Close", func(client, server *iwarp.Conn) { closeBoth(t, client, server) }},
-		{"Abort", func(_, server *iwarp.Conn) { server.Abort() }},
-		{"QP.Close", func(_, server *iwarp.Conn) { check(t, "Close", server.QP().Close()) }},
-		{"forgotten", func(client, server *iwarp.Conn) { client.Abort(); wantDone(t, server) }},
+		{name: "Close", end: func(client, server *iwarp.Conn) { closeBoth(t, client, server) }},
+		{name: "Abort", end: func(_, server *iwarp.Conn) { server.Abort() }},
+		{name: "QP.Close", end: func(_, server *iwarp.Conn) { check(t, "Close", server.QP().Close()) }},
+		{name: "forgotten", end: func(client, server *iwarp.Conn) { client.Abort(); wantDone(t, server) }},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			d := newDevice(t, nil)

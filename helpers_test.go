@@ -304,7 +304,8 @@ func serverOn(t testing.TB, x, y net.Conn, cfg *iwarp.Config) (*iwarp.Conn, *iwa
 		c, err := iwarp.Server(testContext(t), x, cfg)
 		ch <- accepted{c, err}
 	}()
-	p.Initiate("the server answers", iwarptest.Request(iwarptest.FlagC|iwarptest.FlagS, 2, iwarptest.Enhanced(32, 32, nil)))
+	p.Initiate("the server answers",
+		iwarptest.Request(iwarptest.FlagC|iwarptest.FlagS, 2, iwarptest.Enhanced(32, 32, nil)))
 	r := <-ch
 	check(t, "Server", r.err)
 	t.Cleanup(r.c.Abort)

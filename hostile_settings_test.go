@@ -147,7 +147,8 @@ func hostileTCP(t *testing.T, s setting) {
 		r := <-got
 		check(t, "Accept", r.err)
 		v := &victim{c: r.c, p: p, g: newGuarded(100)}
-		v.mr = must(v.c.PD().NewMR(v.g.mem, iwarp.RemoteRead|iwarp.RemoteWrite|iwarp.RemoteAtomic, &iwarp.MROptions{QP: v.c.QP(), Base: 1000}))(t)
+		v.mr = must(v.c.PD().NewMR(v.g.mem, iwarp.RemoteRead|iwarp.RemoteWrite|iwarp.RemoteAtomic,
+			&iwarp.MROptions{QP: v.c.QP(), Base: 1000}))(t)
 		v.ro = must(v.c.NewMR(make([]byte, 100), iwarp.RemoteRead))(t)
 		v.wo = must(v.c.NewMR(make([]byte, 100), iwarp.RemoteWrite))(t)
 		gone := must(v.c.NewMR(nil, 0))(t)

@@ -31,6 +31,7 @@ type inbox struct {
 	first, last *letter // delivered and not read
 	held        held
 	err         error
+	stopped     bool          // the program is to answer what it has, and nothing that comes
 	wake        chan struct{} // holds a token while a Recv may proceed
 }
 
@@ -135,12 +136,22 @@ func (b *inbox) deliver(d *rdmap.Delivery) *protocol.Error {
 	l := b.open[d.Buffer.Token]
 	b.open[d.Buffer.Token] = nil
 	l.msg = Message{
-		Op: recvOp(d), Length: int(d.Length), Immediate: d.Immediate, Invalidated: d.Invalidated, Solicited: d.Opcode.Solicited(),
+		Op: recvOp(d), Length: int(d.Length), Immediate: d.Immediate, Invalidated: d.Invalidated,
+		Solicited: d.Opcode.Solicited(),
 	}
 	if l.msg.Op == OpRecvImmediate {
 		l.msg.Length = 0
 	}
 	b.mu.Lock()
+	if b.stopped { // nobody is going to take it
+		if l.taken > 0 {
+			b.held.sub(l.taken)
+		}
+		b.mu.Unlock()
+		l.free()
+		b.count.Add(-1)
+		return nil
+	}
 	if b.first == nil {
 		b.first = l
 	} else {
@@ -152,11 +163,23 @@ func (b *inbox) deliver(d *rdmap.Delivery) *protocol.Error {
 	return nil
 }
 
+// shutDown lets Recv fail with ErrShutdown once the messages that are there are read.
+// What comes after them is dropped.
+func (b *inbox) shutDown() {
+	b.mu.Lock()
+	b.stopped = true
+	if b.err == nil {
+		b.err = ErrShutdown
+	}
+	b.mu.Unlock()
+	signal(b.wake)
+}
+
 // end lets Recv fail with err once the messages that are there are read. Nothing is
 // placed any more: what has come of others is dropped.
 func (b *inbox) end(err error) {
 	b.mu.Lock()
-	if b.err == nil {
+	if b.err == nil || b.stopped {
 		b.err = err
 	}
 	for _, l := range b.open {
@@ -247,7 +270,9 @@ func (l *letter) giveChunks() {
 }
 
 func (b *inbox) post(*RecvWR) error {
-	return fmt.Errorf("%w: this connection's receive buffers are the library's: make a QP and give it to Config.QP to post your own", ErrInvalidWR)
+	return fmt.Errorf("%w: this connection's receive buffers are the library's: make a QP and give it to Config.QP "+
+		"to post your own",
+		ErrInvalidWR)
 }
 
 func (b *inbox) waiting() bool    { return false } // Recv says so itself

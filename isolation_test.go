@@ -45,7 +45,8 @@ func TestNothingIsSharedByDefault(t *testing.T) {
 // tenants reach nothing of each other's.
 // Shows: DDP-8.3-05, DDP-8.3.2-03, RDMAP-8.1.2-01, RDMAP-8.1.2-02, SEC-3-01
 func TestTenantsApart(t *testing.T) {
-	d := newDevice(t, &iwarp.DeviceConfig{MaxPD: 20, MaxQP: 20, MaxCQ: 40, MaxMR: 20, MaxEntries: 10_000, MaxOctets: 10_000})
+	d := newDevice(t,
+		&iwarp.DeviceConfig{MaxPD: 20, MaxQP: 20, MaxCQ: 40, MaxMR: 20, MaxEntries: 10_000, MaxOctets: 10_000})
 	reserve := iwarp.Quota{PDs: 2, QPs: 2, CQs: 4, MRs: 2, Entries: 2000, Octets: 1000}
 	greedy := must(d.NewTenant(iwarp.TenantConfig{Name: "greedy"}))(t)
 	modest := must(d.NewTenant(iwarp.TenantConfig{Name: "modest", Reserve: reserve}))(t)

@@ -41,7 +41,8 @@ func TestRegionAbove4GiB(t *testing.T) {
 	check(t, "Write", a.RDMAWrite(ctx, data, remoteAt(mr, off)))
 	back := make([]byte, len(data))
 	check(t, "Read", a.RDMARead(ctx, back, remoteAt(mr, off)))
-	if !bytes.Equal(back, data) || !bytes.Equal(mem[off:off+uint64(len(data))], data) || mem[off-1] != 0 || mem[1] != 0 {
+	if !bytes.Equal(back, data) || !bytes.Equal(mem[off:off+uint64(len(data))], data) || mem[off-1] != 0 ||
+		mem[1] != 0 {
 		t.Error("the octets are not where they should be")
 	}
 	if v, err := a.FetchAdd(ctx, remoteAt(mr, size-8), 3); err != nil || v != 0 {

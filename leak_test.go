@@ -33,7 +33,8 @@ func footprintNow() footprint {
 func settled(want footprint) footprint {
 	for deadline := time.Now().Add(5 * time.Second); ; runtime.Gosched() {
 		f := footprintNow()
-		if f.goroutines <= want.goroutines && f.descriptors <= want.descriptors && f.heap <= want.heap || time.Now().After(deadline) {
+		if f.goroutines <= want.goroutines && f.descriptors <= want.descriptors && f.heap <= want.heap ||
+			time.Now().After(deadline) {
 			return f
 		}
 	}
@@ -114,7 +115,8 @@ func TestFailedStartupsLeaveNothing(t *testing.T) {
 	want := before
 	want.heap += 1 << 20
 	want.goroutines += 2
-	if after := settled(want); after.goroutines > want.goroutines || after.descriptors > before.descriptors || after.heap > want.heap {
+	if after := settled(want); after.goroutines > want.goroutines || after.descriptors > before.descriptors ||
+		after.heap > want.heap {
 		t.Errorf("before %+v, after %+v", before, after)
 	}
 	if u := d.Use(); u.PDs != 0 || u.QPs != 0 {
@@ -187,7 +189,8 @@ func TestDeviceFull(t *testing.T) {
 	if r := <-got; !errors.Is(r.err, iwarp.ErrLimit) {
 		t.Errorf("Accept: %v", r.err)
 	}
-	if _, err := iwarp.Dial(testContext(t), "tcp", ln.Addr().String(), &iwarp.Config{Device: d}); !errors.Is(err, iwarp.ErrLimit) {
+	if _, err := iwarp.Dial(testContext(t), "tcp", ln.Addr().String(), &iwarp.Config{Device: d}); !errors.Is(err,
+		iwarp.ErrLimit) {
 		t.Errorf("Dial of the full device: %v", err)
 	}
 	closeBoth(t, a, b.c)

@@ -61,10 +61,12 @@ type life struct {
 	last    progress    // when the timer was set
 	cause   error       // why Close did not wait for a graceful end
 	events  eventLog
+	story
 }
 
-func (l *life) init(logger *slog.Logger) {
-	l.done, l.drained, l.halves, l.events.logger = make(chan struct{}), make(chan struct{}), 2, logger
+func (l *life) init(logger *slog.Logger, id uint64) {
+	l.done, l.drained, l.halves, l.events.logger = make(chan struct{}), make(chan struct{}), 2, withID(logger, id)
+	l.story.id, l.story.began = id, time.Now()
 }
 
 // setState is the one place where a connection goes on to its end. It returns the
@@ -94,7 +96,11 @@ func (c *Conn) streamFailed(gone bool) {
 	}
 	from := c.setState(to)
 	if from < failed {
-		c.events.log(slog.LevelWarn, "iwarp connection failed", "remote", c.RemoteAddr(), "error", c.stream.Err())
+		if c.abortedHere() {
+			c.events.log(slog.LevelInfo, "iwarp connection aborted", "remote", c.RemoteAddr(), "error", c.stream.Err())
+		} else {
+			c.events.log(slog.LevelWarn, "iwarp connection failed", "remote", c.RemoteAddr(), "error", c.stream.Err())
+		}
 	}
 	if gone && from < lost {
 		switch code, _ := protocol.CodeOf(c.stream.Err()); code {
@@ -187,9 +193,10 @@ func (c *Conn) cut(detail string, cause error) {
 	c.reset = true // before anybody sees the stream fail
 	c.mu.Unlock()
 	c.stream.Fail(&ProtocolError{Code: protocol.MPAConnectionLost, Detail: detail, Err: cause}, false)
-	if c.stream.Failed() {
-		c.streamFailed(true)
+	if !c.stream.Failed() {
+		return // both halves have ended gracefully: what is in TCP's hands stays there
 	}
+	c.streamFailed(true)
 	_ = c.llp.Abort()
 	c.kick()
 }
@@ -213,5 +220,5 @@ func (c *Conn) halfEnded() {
 	c.qp.recvCQ.removePolled(c)
 	c.give()
 	close(c.done)
-	c.events.log(slog.LevelInfo, "iwarp connection closed", "remote", c.RemoteAddr(), "error", c.stream.Err())
+	c.tellEnd()
 }

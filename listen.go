@@ -57,6 +57,9 @@ type Listener struct {
 	wg      sync.WaitGroup
 	failed  chan struct{}
 	err     error // of the net.Listener; valid when failed is closed
+	conns   connSet
+	ended   atomic.Bool
+	reject  atomic.Pointer[context.Context] // set by Shutdown: Requests that wait are rejected
 
 	logFailed, logDropped, logRefused, logAccept logLimit
 	events                                       eventLog
@@ -113,7 +116,8 @@ func (c *ListenConfig) withDefaults() (*ListenConfig, error) {
 		n = *c
 	}
 	if n.Config != nil && n.Config.QP != nil {
-		return nil, errors.New("iwarp: Config.QP is set for a listener: give each connection its QP with ConnRequest.Accept")
+		return nil,
+			errors.New("iwarp: Config.QP is set for a listener: give each connection its QP with ConnRequest.Accept")
 	}
 	if n.NetListenConfig == nil {
 		n.NetListenConfig = &net.ListenConfig{}
@@ -135,7 +139,8 @@ func (c *ListenConfig) withDefaults() (*ListenConfig, error) {
 
 func newListener(nl net.Listener, c *ListenConfig) *Listener {
 	l := &Listener{
-		nl: nl, cfg: c.Config, queue: make(chan *ConnRequest), pending: newPending(c.MaxPending, c.MaxPendingPerPeer), failed: make(chan struct{}),
+		nl: nl, cfg: c.Config, queue: make(chan *ConnRequest), pending: newPending(c.MaxPending, c.MaxPendingPerPeer),
+		failed: make(chan struct{}),
 	}
 	l.events.logger = c.Config.Logger
 	if c.InOrder > 0 {
@@ -171,7 +176,7 @@ func (l *Listener) acceptLoop() {
 // those under way is silent.
 func (l *Listener) admit(nc net.Conn) {
 	ctx, cancel := context.WithCancelCause(l.ctx)
-	s := &startup{nc: nc, cancel: cancel, turn: l.order.next()}
+	s := &startup{nc: nc, cancel: cancel, turn: l.order.next(), id: newID()}
 	for {
 		switch l.pending.enter(s) {
 		case admitted:
@@ -179,7 +184,7 @@ func (l *Listener) admit(nc net.Conn) {
 			go l.startup(ctx, s)
 			return
 		case refused:
-			l.log(&l.logRefused, "iwarp startup refused: MaxPendingPerPeer", "remote", nc.RemoteAddr())
+			l.log(&l.logRefused, "iwarp startup refused: MaxPendingPerPeer", "conn", s.id, "remote", nc.RemoteAddr())
 			s.turn.failed()
 			cancel(nil)
 			_ = nc.Close()
@@ -225,23 +230,27 @@ func (l *Listener) startup(ctx context.Context, s *startup) {
 	defer l.wg.Done()
 	defer s.cancel(nil)
 	defer l.pending.leave(s)
-	r, err := readRequest(ctx, s.nc, nil, l.cfg)
+	r, err := l.readRequest(ctx, s.nc)
 	if err != nil {
 		s.turn.failed()
 		limit, what := &l.logFailed, "iwarp startup failed"
 		if l.pending.failed(s) {
 			limit, what = &l.logDropped, "iwarp startup dropped"
 		}
-		l.log(limit, what, "remote", s.nc.RemoteAddr(), "error", err)
+		l.log(limit, what, "conn", s.id, "remote", s.nc.RemoteAddr(), "duration", time.Since(s.since), "error", err)
 		return
 	}
+	r.id, r.listener = s.id, l
 	l.pending.proven(s)
 	s.turn.wait(l.ctx)
 	defer s.turn.passed()
 	select {
 	case l.queue <- r:
 	case <-l.ctx.Done():
-		_ = r.in.Close()
+		if ctx := l.reject.Load(); ctx != nil {
+			_, _ = r.Reject(*ctx, nil)
+		}
+		_ = r.Close()
 	}
 }
 
@@ -295,7 +304,8 @@ func (l *logLimit) pass(now time.Time) (leftOut uint64, ok bool) {
 }
 
 // AcceptRequest waits for a peer's valid Request. The caller answers it with
-// Accept or Reject. Errors: ctx's, or one that wraps [net.ErrClosed] after Close.
+// Accept or Reject. Errors: ctx's, or one that wraps [net.ErrClosed] after Close,
+// [ErrShutdown] after Shutdown.
 func (l *Listener) AcceptRequest(ctx context.Context) (*ConnRequest, error) {
 	if err := l.made(); err != nil {
 		return nil, err
@@ -306,6 +316,9 @@ func (l *Listener) AcceptRequest(ctx context.Context) (*ConnRequest, error) {
 	case <-l.ctx.Done():
 		return nil, context.Cause(l.ctx)
 	case <-l.failed:
+		if l.ctx.Err() != nil { // which is why
+			return nil, context.Cause(l.ctx)
+		}
 		return nil, l.err
 	case <-ctx.Done():
 		return nil, context.Cause(ctx)
@@ -331,7 +344,7 @@ func (l *Listener) Accept(ctx context.Context) (*Conn, error) {
 			return nil, err
 		}
 		if l.cfg.Logger != nil {
-			l.cfg.Logger.Warn("iwarp startup failed", "remote", r.RemoteAddr(), "error", err)
+			l.cfg.Logger.Warn("iwarp startup failed", "conn", r.id, "remote", r.RemoteAddr(), "error", err)
 		}
 	}
 }
@@ -345,9 +358,18 @@ func (l *Listener) Close() error {
 	if err := l.made(); err != nil {
 		return err
 	}
-	l.cancel(fmt.Errorf("iwarp: listener: %w", net.ErrClosed))
+	return l.end(fmt.Errorf("iwarp: listener: %w", net.ErrClosed))
+}
+
+// end stops listening, for the reason given if it is the first.
+func (l *Listener) end(why error) error {
+	l.cancel(why)
 	err := l.nl.Close()
 	l.wg.Wait()
+	if errors.Is(err, net.ErrClosed) && l.ended.Swap(true) {
+		return nil // it was closed before
+	}
+	l.ended.Store(true)
 	return err
 }
 
@@ -356,6 +378,8 @@ func (l *Listener) Close() error {
 type ConnRequest struct {
 	in       *mpa.Incoming
 	cfg      *Config
+	id       uint64
+	listener *Listener // nil: ServerRequest
 	answered atomic.Bool
 	unable   atomic.Bool // Accept found that this end has no resources for it
 }
@@ -395,17 +419,33 @@ func ServerRequestFrom(ctx context.Context, nc net.Conn, buffered []byte, cfg *C
 		_ = nc.Close()
 		return nil, err
 	}
+	if err := c.withoutTLS(); err != nil {
+		_ = nc.Close()
+		return nil, err
+	}
 	return readRequest(ctx, nc, buffered, c)
 }
 
 func readRequest(ctx context.Context, nc net.Conn, buffered []byte, cfg *Config) (*ConnRequest, error) {
 	ctx, cancel := cfg.startupContext(ctx)
 	defer cancel()
-	in, err := mpa.ReadRequest(ctx, cfg.wrap(nc), &mpa.RequestOptions{Buffered: buffered, RDMAC: cfg.MPA.RDMAC, Unenhanced: cfg.MPA.Revision == 1})
+	in, err := mpa.ReadRequest(ctx, cfg.wrap(nc),
+		&mpa.RequestOptions{Buffered: buffered, RDMAC: cfg.MPA.RDMAC, Unenhanced: cfg.MPA.Revision == 1})
 	if err != nil {
 		return nil, err
 	}
-	return &ConnRequest{in: in, cfg: cfg}, nil
+	return &ConnRequest{in: in, cfg: cfg, id: newID()}, nil
+}
+
+// readRequest makes the handshake of TLS, if there is one, and reads the Request.
+func (l *Listener) readRequest(ctx context.Context, nc net.Conn) (*ConnRequest, error) {
+	ctx, cancel := l.cfg.startupContext(ctx)
+	defer cancel()
+	nc, err := l.cfg.serverTLS(ctx, nc)
+	if err != nil {
+		return nil, err
+	}
+	return readRequest(ctx, nc, nil, l.cfg)
 }
 
 // PrivateData returns a copy of what the peer's ULP sent.
@@ -421,14 +461,23 @@ func (r *ConnRequest) LocalAddr() net.Addr { return r.in.NetConn().LocalAddr() }
 func (r *ConnRequest) Request() *mpa.Startup { return r.in.Request() }
 
 // Accept answers with a Reply and gives the connection. cfg may be nil for the
-// listener's. Nothing is sent to the peer before its first message has come
-// (RFC 5044 section 7.1.2), but work can be posted. A request is answered once:
+// listener's, and one that is not nil may have no TLS, since that is below already. After
+// [Listener.Shutdown] the request is rejected, with [ErrShutdown]. Nothing is sent to the peer before its first
+// message has come (RFC 5044 section 7.1.2), but work can be posted. A request is answered once:
 // of several calls all but one fail. An error of cfg, or a limit of the device, leaves
 // it unanswered. A Request that does not fit Config.MPA.RequirePeerToPeer is rejected, and TCP
 // closed: the peer gets a *[RejectError].
 func (r *ConnRequest) Accept(ctx context.Context, cfg *Config) (*Conn, error) {
 	if err := r.made(); err != nil {
 		return nil, err
+	}
+	if l := r.listener; l != nil {
+		if !l.conns.enter() {
+			r.unable.Store(true)
+			r.refuse(ctx)
+			return nil, ErrShutdown
+		}
+		defer l.conns.leave()
 	}
 	c := r.cfg
 	if cfg != nil {
@@ -469,10 +518,13 @@ func (r *ConnRequest) Accept(ctx context.Context, cfg *Config) (*Conn, error) {
 		_ = r.in.Close()
 		return nil, err
 	}
-	conn, err := newMPAConn(c, q, m)
+	conn, err := newMPAConn(c, q, m, r.id)
 	if err != nil {
 		_ = m.Close()
 		return nil, err
+	}
+	if conn.listener = r.listener; r.listener != nil {
+		r.listener.conns.add(conn)
 	}
 	conn.start()
 	return conn, nil

@@ -44,6 +44,7 @@ type pendingPeer struct {
 // startup is one connection from its arrival until the program has its Request.
 type startup struct {
 	nc      net.Conn
+	id      uint64
 	peer    *pendingPeer
 	since   time.Time
 	number  uint64                  // of the admission

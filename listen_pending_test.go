@@ -230,25 +230,29 @@ func TestPendingAllProven(t *testing.T) {
 // MaxPendingPerPeer is a bound of one peer, and harms nobody else.
 // Shows: SEC-6.4.1-01
 func TestPendingPerPeer(t *testing.T) {
-	pendingTest(t, iwarp.ListenConfig{MaxPending: 4, MaxPendingPerPeer: 2}, func(t *testing.T, l *memListener, ln *iwarp.Listener) {
-		cs := []dialed{l.dial("10.0.0.1"), l.dial("10.0.0.2"), l.dial("10.0.0.2"), l.dial("10.0.0.2")}
-		wantGone(t, "its own oldest goes", cs, ".x..")
-		for _, c := range cs[2:] {
-			_, _ = c.Write(request("proven"))
-		}
-		synctest.Wait()
-		cs = append(cs, l.dial("10.0.0.2"))
-		wantGone(t, "none of its own is silent: closed at once", cs, ".x..x")
-		if st := ln.Stats(); st.Refused != 1 || st.Dropped != 1 || st.Waiting != 2 || st.Silent != 1 {
-			t.Errorf("%+v", st)
-		}
-	})
+	pendingTest(t, iwarp.ListenConfig{MaxPending: 4, MaxPendingPerPeer: 2},
+		func(t *testing.T, l *memListener, ln *iwarp.Listener) {
+			cs := []dialed{l.dial("10.0.0.1"), l.dial("10.0.0.2"), l.dial("10.0.0.2"), l.dial("10.0.0.2")}
+			wantGone(t, "its own oldest goes", cs, ".x..")
+			for _, c := range cs[2:] {
+				_, _ = c.Write(request("proven"))
+			}
+			synctest.Wait()
+			cs = append(cs, l.dial("10.0.0.2"))
+			wantGone(t, "none of its own is silent: closed at once", cs, ".x..x")
+			if st := ln.Stats(); st.Refused != 1 || st.Dropped != 1 || st.Waiting != 2 || st.Silent != 1 {
+				t.Errorf("%+v", st)
+			}
+		})
 }
 
 // A flood of silent connections is logged once a second, with how many there were.
 func TestPendingLog(t *testing.T) {
 	var out lines
-	cfg := iwarp.ListenConfig{MaxPending: 2, Config: &iwarp.Config{StartupTimeout: time.Hour, Logger: slog.New(slog.NewTextHandler(&out, nil))}}
+	cfg := iwarp.ListenConfig{
+		MaxPending: 2,
+		Config:     &iwarp.Config{StartupTimeout: time.Hour, Logger: slog.New(slog.NewTextHandler(&out, nil))},
+	}
 	synctest.Test(t, func(t *testing.T) {
 		l := newMemListener()
 		ln := must(cfg.NewListener(l))(t)
@@ -266,7 +270,8 @@ func TestPendingLog(t *testing.T) {
 		time.Sleep(time.Second)
 		n := flood()
 		log := strings.Join(out.all(), "\n")
-		if n != 4 || strings.Count(log, "more_before=") != 2 || !strings.Contains(log, "startup dropped") || !strings.Contains(log, "startup failed") {
+		if n != 4 || strings.Count(log, "more_before=") != 2 || !strings.Contains(log, "startup dropped") ||
+			!strings.Contains(log, "startup failed") {
 			t.Errorf("%d lines: %s", n, log)
 		}
 		check(t, "Close", ln.Close())
@@ -316,7 +321,10 @@ func TestPendingNoDescriptors(t *testing.T) {
 // Over sockets, with more silent connections than a listener takes: a good client
 // comes in, and the connections dropped are closed.
 func TestPendingSockets(t *testing.T) {
-	ln := must((&iwarp.ListenConfig{MaxPending: 8, Config: &iwarp.Config{StartupTimeout: time.Hour}}).Listen(t.Context(), "tcp", "127.0.0.1:0"))(t)
+	ln := must((&iwarp.ListenConfig{
+		MaxPending: 8, Config: &iwarp.Config{StartupTimeout: time.Hour},
+	}).Listen(t.Context(),
+		"tcp", "127.0.0.1:0"))(t)
 	defer ln.Close()
 	var silent []net.Conn
 	for range 50 {

@@ -93,7 +93,10 @@ func TestThousandBadRequests(t *testing.T) {
 // room.
 func TestMaxPending(t *testing.T) {
 	const limit = 3
-	ln := must((&iwarp.ListenConfig{MaxPending: limit, Config: &iwarp.Config{StartupTimeout: time.Minute}}).Listen(t.Context(), "tcp", "127.0.0.1:0"))(t)
+	ln := must((&iwarp.ListenConfig{
+		MaxPending: limit, Config: &iwarp.Config{StartupTimeout: time.Minute},
+	}).Listen(t.Context(),
+		"tcp", "127.0.0.1:0"))(t)
 	defer ln.Close()
 	for i := range limit {
 		c := must(net.Dial("tcp", ln.Addr().String()))(t)
@@ -166,11 +169,11 @@ func TestListenerErrors(t *testing.T) {
 // R69, R71: any address; Close ends what waits.
 func TestListenAddresses(t *testing.T) {
 	for _, c := range []struct{ network, address, dial string }{
-		{"tcp", "127.0.0.1:0", "127.0.0.1"},
-		{"tcp4", "0.0.0.0:0", "127.0.0.1"},
-		{"tcp", ":0", "127.0.0.1"},
-		{"tcp6", "[::1]:0", "::1"},
-		{"tcp", "[::]:0", "::1"},
+		{network: "tcp", address: "127.0.0.1:0", dial: "127.0.0.1"},
+		{network: "tcp4", address: "0.0.0.0:0", dial: "127.0.0.1"},
+		{network: "tcp", address: ":0", dial: "127.0.0.1"},
+		{network: "tcp6", address: "[::1]:0", dial: "::1"},
+		{network: "tcp", address: "[::]:0", dial: "::1"},
 	} {
 		t.Run(c.address, func(t *testing.T) {
 			ln, err := iwarp.Listen(c.network, c.address, nil)

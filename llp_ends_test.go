@@ -26,11 +26,16 @@ func TestLowerLayerEnds(t *testing.T) {
 		end  func(p *iwarptest.Peer)
 		code protocol.Code // 0: none
 	}{
-		"FIN":         {func(p *iwarptest.Peer) { p.CloseWrite() }, 0},
-		"reset":       {func(p *iwarptest.Peer) { p.Abort() }, protocol.MPAConnectionLost},
-		"FIN inside":  {func(p *iwarptest.Peer) { p.SendRaw(frame[:9]); p.CloseWrite() }, protocol.MPAConnectionLost},
-		"CRC":         {func(p *iwarptest.Peer) { p.SendRaw(bad); p.CloseWrite() }, protocol.MPACRC},
-		"empty ULPDU": {func(p *iwarptest.Peer) { p.SendRaw(iwarptest.FPDU(nil)); p.CloseWrite() }, protocol.DDPLocalCatastrophic},
+		"FIN":   {end: func(p *iwarptest.Peer) { p.CloseWrite() }, code: 0},
+		"reset": {end: func(p *iwarptest.Peer) { p.Abort() }, code: protocol.MPAConnectionLost},
+		"FIN inside": {
+			end: func(p *iwarptest.Peer) { p.SendRaw(frame[:9]); p.CloseWrite() }, code: protocol.MPAConnectionLost,
+		},
+		"CRC": {end: func(p *iwarptest.Peer) { p.SendRaw(bad); p.CloseWrite() }, code: protocol.MPACRC},
+		"empty ULPDU": {
+			end:  func(p *iwarptest.Peer) { p.SendRaw(iwarptest.FPDU(nil)); p.CloseWrite() },
+			code: protocol.DDPLocalCatastrophic,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -85,7 +90,8 @@ func TestStreamEndsConnection(t *testing.T) {
 				if _, err := c.NetConn().Write([]byte("x")); !errors.Is(err, net.ErrClosed) {
 					t.Errorf("the connection below is still open here: %v", err)
 				}
-				if _, err := p.Conn.Write(make([]byte, 100_000)); !errors.Is(err, syscall.ECONNRESET) && !errors.Is(err, syscall.EPIPE) {
+				if _, err := p.Conn.Write(make([]byte, 100_000)); !errors.Is(err, syscall.ECONNRESET) &&
+					!errors.Is(err, syscall.EPIPE) {
 					// An octet to an end that has gone: the second Write at the latest fails.
 					if _, err = p.Conn.Write(make([]byte, 100_000)); err == nil {
 						t.Errorf("the connection below is still open for the peer")

@@ -32,7 +32,8 @@ func call(t *testing.T, recv reflect.Value, m reflect.Method) (out []reflect.Val
 // What no constructor has made returns an error from each method that has one.
 func TestNotMade(t *testing.T) {
 	for _, handle := range []any{
-		(*iwarp.CQ)(nil), (*iwarp.Conn)(nil), (*iwarp.ConnRequest)(nil), (*iwarp.Device)(nil), (*iwarp.Listener)(nil), (*iwarp.MR)(nil),
+		(*iwarp.CQ)(nil), (*iwarp.Conn)(nil), (*iwarp.ConnRequest)(nil), (*iwarp.Device)(nil), (*iwarp.Listener)(nil),
+		(*iwarp.MR)(nil),
 		(*iwarp.MW)(nil), (*iwarp.PD)(nil), (*iwarp.QP)(nil), (*iwarp.SRQ)(nil), (*iwarp.Tenant)(nil),
 	} {
 		typ := reflect.TypeOf(handle)
@@ -62,9 +63,12 @@ func TestNotMade(t *testing.T) {
 // What a program may write down as a zero value has methods that take it.
 func TestZeroValues(t *testing.T) {
 	for _, value := range []any{
-		new(iwarp.Bind), new(iwarp.Completion), new(iwarp.Config), (*iwarp.Config)(nil), new(iwarp.ConnectionState), new(iwarp.DeclinedError),
-		new(iwarp.Dialer), (*iwarp.Dialer)(nil), new(iwarp.LimitError), new(iwarp.ListenConfig), (*iwarp.ListenConfig)(nil), new(iwarp.Op),
-		new(iwarp.PostError), new(iwarp.ProtocolError), new(iwarp.RTR), new(iwarp.RejectError), new(iwarp.RemoteBuffer), new(iwarp.STag),
+		new(iwarp.Bind), new(iwarp.Completion), new(iwarp.Config), (*iwarp.Config)(nil), new(iwarp.ConnectionState),
+		new(iwarp.DeclinedError),
+		new(iwarp.Dialer), (*iwarp.Dialer)(nil), new(iwarp.LimitError), new(iwarp.ListenConfig),
+		(*iwarp.ListenConfig)(nil), new(iwarp.Op),
+		new(iwarp.PostError), new(iwarp.ProtocolError), new(iwarp.RTR), new(iwarp.RejectError), new(iwarp.RemoteBuffer),
+		new(iwarp.STag),
 		new(iwarp.Status), new(iwarp.Support), new(iwarp.MW),
 	} {
 		typ := reflect.TypeOf(value)
@@ -87,16 +91,19 @@ func TestNotMadePassedOn(t *testing.T) {
 		"PD":     second(iwarp.Listen("tcp", "127.0.0.1:0", &iwarp.Config{PD: new(iwarp.PD)})),
 		"QP":     second(iwarp.Dial(ctx, "tcp", "127.0.0.1:1", &iwarp.Config{QP: new(iwarp.QP)})),
 		"conn":   second(iwarp.Client(ctx, nil, nil)), "server's conn": second(iwarp.Server(ctx, nil, nil)),
-		"request's conn": second(iwarp.ServerRequest(ctx, nil, nil)), "LLP": second(iwarp.NewConn(nil, iwarp.ConnectionState{}, nil)),
-		"listener": second(iwarp.NewListener(nil, nil)),
+		"request's conn": second(iwarp.ServerRequest(ctx, nil, nil)),
+		"LLP":            second(iwarp.NewConn(nil, iwarp.ConnectionState{}, nil)),
+		"listener":       second(iwarp.NewListener(nil, nil)),
 	} {
 		if !errors.Is(err, os.ErrInvalid) {
 			t.Errorf("%s: %v, want os.ErrInvalid", what, err)
 		}
 	}
 	for what, err := range map[string]error{
-		"SendCQ": second(pd.NewQP(&iwarp.QPConfig{SendCQ: new(iwarp.CQ)})), "RecvCQ": second(pd.NewQP(&iwarp.QPConfig{RecvCQ: new(iwarp.CQ)})),
-		"SRQ": second(pd.NewQP(&iwarp.QPConfig{SRQ: new(iwarp.SRQ)})), "MROptions.QP": second(pd.NewMR(nil, 0, &iwarp.MROptions{QP: new(iwarp.QP)})),
+		"SendCQ":       second(pd.NewQP(&iwarp.QPConfig{SendCQ: new(iwarp.CQ)})),
+		"RecvCQ":       second(pd.NewQP(&iwarp.QPConfig{RecvCQ: new(iwarp.CQ)})),
+		"SRQ":          second(pd.NewQP(&iwarp.QPConfig{SRQ: new(iwarp.SRQ)})),
+		"MROptions.QP": second(pd.NewMR(nil, 0, &iwarp.MROptions{QP: new(iwarp.QP)})),
 	} {
 		if err == nil {
 			t.Errorf("%s that was not made: no error", what)

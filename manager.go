@@ -26,7 +26,8 @@ const (
 )
 
 var resourceNames = [numResources]string{
-	"protection domains", "queue pairs", "completion queues", "memory regions and windows", "queue entries", "registered octets",
+	"protection domains", "queue pairs", "completion queues", "memory regions and windows", "queue entries",
+	"registered octets",
 }
 
 // Quota is an amount of each resource. Zero means no bound in Tenant and PD
@@ -47,7 +48,9 @@ func (q Quota) amounts() amounts {
 }
 
 func (a amounts) quota() Quota {
-	return Quota{PDs: a[resPD], QPs: a[resQP], CQs: a[resCQ], MRs: a[resMR], Entries: a[resEntries], Octets: a[resOctets]}
+	return Quota{
+		PDs: a[resPD], QPs: a[resQP], CQs: a[resCQ], MRs: a[resMR], Entries: a[resEntries], Octets: a[resOctets],
+	}
 }
 
 // LimitError says which limit refused a resource. It matches [ErrLimit].
@@ -61,7 +64,8 @@ type LimitError struct {
 
 // Error names resource, holder and numbers.
 func (e *LimitError) Error() string {
-	return fmt.Sprintf("%v: %s of the %s: %d of %d in use, %d asked for", ErrLimit, e.Resource, e.Holder, e.Used, e.Limit, e.Asked)
+	return fmt.Sprintf("%v: %s of the %s: %d of %d in use, %d asked for", ErrLimit, e.Resource, e.Holder, e.Used,
+		e.Limit, e.Asked)
 }
 
 // Unwrap returns [ErrLimit].
@@ -115,7 +119,9 @@ func (m *manager) take(r resource, n int64, tenant, pd *account) error {
 			}
 		}
 		if n > limit-m.device.used[r] {
-			return &LimitError{Resource: resourceNames[r], Holder: m.device.holder, Limit: limit, Used: m.device.used[r], Asked: n}
+			return &LimitError{
+				Resource: resourceNames[r], Holder: m.device.holder, Limit: limit, Used: m.device.used[r], Asked: n,
+			}
 		}
 	}
 	m.add(r, n, tenant, pd)
@@ -182,7 +188,9 @@ func (d *Device) NewTenant(cfg TenantConfig) (*Tenant, error) {
 	if err := d.made(); err != nil {
 		return nil, err
 	}
-	t := &Tenant{dev: d, acct: account{holder: "tenant " + cfg.Name, max: cfg.Max.amounts(), reserve: cfg.Reserve.amounts()}}
+	t := &Tenant{
+		dev: d, acct: account{holder: "tenant " + cfg.Name, max: cfg.Max.amounts(), reserve: cfg.Reserve.amounts()},
+	}
 	m := &d.manager
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -195,7 +203,10 @@ func (d *Device) NewTenant(cfg TenantConfig) (*Tenant, error) {
 			limit -= max(0, other.reserve[r]-other.used[r])
 		}
 		if t.acct.reserve[r] > limit-m.device.used[r] {
-			return nil, &LimitError{Resource: resourceNames[r], Holder: m.device.holder, Limit: limit, Used: m.device.used[r], Asked: t.acct.reserve[r]}
+			return nil, &LimitError{
+				Resource: resourceNames[r], Holder: m.device.holder, Limit: limit, Used: m.device.used[r],
+				Asked: t.acct.reserve[r],
+			}
 		}
 	}
 	m.tenants = append(m.tenants, &t.acct)

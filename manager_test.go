@@ -24,7 +24,9 @@ func TestReserve(t *testing.T) {
 	d := newDevice(t, &iwarp.DeviceConfig{MaxMR: 10})
 	a := must(d.NewTenant(iwarp.TenantConfig{Name: "a", Reserve: iwarp.Quota{MRs: 4}}))(t)
 	b := must(d.NewTenant(iwarp.TenantConfig{Name: "b", Reserve: iwarp.Quota{MRs: 3}}))(t)
-	if _, err := d.NewTenant(iwarp.TenantConfig{Name: "c", Reserve: iwarp.Quota{MRs: 4}}); !errors.Is(err, iwarp.ErrLimit) {
+	if _, err := d.NewTenant(iwarp.TenantConfig{
+		Name: "c", Reserve: iwarp.Quota{MRs: 4},
+	}); !errors.Is(err, iwarp.ErrLimit) {
 		t.Errorf("a reserve that the device has not: %v", err)
 	}
 	pa, pb := must(a.NewPD())(t), must(b.NewPD())(t)
@@ -65,7 +67,9 @@ func TestReserve(t *testing.T) {
 // Shows: DDP-8.3.2-01, DDP-8.3.2-02, RDMAP-8.1.2-04
 func TestQuota(t *testing.T) {
 	d := newDevice(t, &iwarp.DeviceConfig{MaxEntries: 5000, MaxOctets: 1 << 20})
-	tenant := must(d.NewTenant(iwarp.TenantConfig{Name: "t", Max: iwarp.Quota{PDs: 2, QPs: 3, CQs: 7, MRs: 5, Entries: 2000, Octets: 1000}}))(t)
+	tenant := must(d.NewTenant(iwarp.TenantConfig{
+		Name: "t", Max: iwarp.Quota{PDs: 2, QPs: 3, CQs: 7, MRs: 5, Entries: 2000, Octets: 1000},
+	}))(t)
 	pd := must(tenant.NewPD())(t)
 	must(tenant.NewPD())(t)
 	_, err := tenant.NewPD()
@@ -152,7 +156,9 @@ func TestAuthorize(t *testing.T) {
 	tcpPair(t, nil, &iwarp.Config{QP: qp})
 	mw := must(qp.NewMW())(t)
 	defer mw.Close()
-	if err := qp.PostSend(iwarp.SendWR{Op: iwarp.OpBind, Bind: &iwarp.Bind{MW: mw, MR: mr, Length: 8, Access: iwarp.RemoteWrite}}); !errors.Is(err, denied) {
+	if err := qp.PostSend(iwarp.SendWR{
+		Op: iwarp.OpBind, Bind: &iwarp.Bind{MW: mw, MR: mr, Length: 8, Access: iwarp.RemoteWrite},
+	}); !errors.Is(err, denied) {
 		t.Errorf("bind: %v", err)
 	}
 	mr.Close()
@@ -188,7 +194,9 @@ func TestForeignQueues(t *testing.T) {
 	pd, other := must(d.NewPD())(t), must(tenant.NewPD())(t)
 	cq := must(tenant.NewCQ(10))(t)
 	srq := must(other.NewSRQ(nil))(t)
-	for name, cfg := range map[string]*iwarp.QPConfig{"SendCQ": {SendCQ: cq}, "RecvCQ": {RecvCQ: cq}, "SRQ": {SRQ: srq}} {
+	for name, cfg := range map[string]*iwarp.QPConfig{
+		"SendCQ": {SendCQ: cq}, "RecvCQ": {RecvCQ: cq}, "SRQ": {SRQ: srq},
+	} {
 		if _, err := pd.NewQP(cfg); !errors.Is(err, iwarp.ErrInvalidWR) {
 			t.Errorf("%s of another: %v", name, err)
 		}
@@ -199,7 +207,10 @@ func TestForeignQueues(t *testing.T) {
 // One address cannot take all places for startups.
 // Shows: SEC-6.4.1-01
 func TestMaxPendingPerPeer(t *testing.T) {
-	ln := must((&iwarp.ListenConfig{MaxPending: 100, MaxPendingPerPeer: 2, Config: &iwarp.Config{StartupTimeout: time.Minute}}).Listen(t.Context(), "tcp", "127.0.0.1:0"))(t)
+	ln := must((&iwarp.ListenConfig{
+		MaxPending: 100, MaxPendingPerPeer: 2, Config: &iwarp.Config{StartupTimeout: time.Minute},
+	}).Listen(t.Context(),
+		"tcp", "127.0.0.1:0"))(t)
 	defer ln.Close()
 	silent := make([]net.Conn, 0, 3)
 	for range 3 {

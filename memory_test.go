@@ -92,9 +92,9 @@ func TestAcceptWithoutResources(t *testing.T) {
 		cfg  *iwarp.Config
 		want error
 	}{
-		{"closed domain", &iwarp.Config{PD: closed}, net.ErrClosed},
-		{"no QP left", &iwarp.Config{PD: full}, iwarp.ErrLimit},
-		{"closed QP", &iwarp.Config{QP: used}, net.ErrClosed},
+		{name: "closed domain", cfg: &iwarp.Config{PD: closed}, want: net.ErrClosed},
+		{name: "no QP left", cfg: &iwarp.Config{PD: full}, want: iwarp.ErrLimit},
+		{name: "closed QP", cfg: &iwarp.Config{QP: used}, want: net.ErrClosed},
 	} {
 		if c.cfg.QP == nil {
 			t.Run(c.name+", Listener", func(t *testing.T) {

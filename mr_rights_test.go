@@ -19,9 +19,9 @@ func TestRights(t *testing.T) {
 		code protocol.Code
 	}
 	ops := []op{
-		{iwarp.OpWrite, iwarp.RemoteWrite, protocol.DDPTaggedInvalidSTag},
-		{iwarp.OpRead, iwarp.RemoteRead, protocol.RDMAPAccess},
-		{iwarp.OpFetchAdd, iwarp.RemoteAtomic, protocol.RDMAPAccess},
+		{op: iwarp.OpWrite, need: iwarp.RemoteWrite, code: protocol.DDPTaggedInvalidSTag},
+		{op: iwarp.OpRead, need: iwarp.RemoteRead, code: protocol.RDMAPAccess},
+		{op: iwarp.OpFetchAdd, need: iwarp.RemoteAtomic, code: protocol.RDMAPAccess},
 	}
 	for bits := range 8 {
 		var access iwarp.Access
@@ -68,14 +68,20 @@ func TestRegionChanges(t *testing.T) {
 		change func(*iwarp.MR)
 		code   protocol.Code // 0: still allowed
 	}{
-		"nothing":          {func(*iwarp.MR) {}, 0},
-		"invalidate":       {func(m *iwarp.MR) { m.Invalidate() }, protocol.DDPTaggedInvalidSTag},
-		"close":            {func(m *iwarp.MR) { m.Close() }, protocol.DDPTaggedInvalidSTag},
-		"rights":           {func(m *iwarp.MR) { _ = m.SetAccess(iwarp.RemoteRead) }, protocol.DDPTaggedInvalidSTag},
-		"more rights":      {func(m *iwarp.MR) { _ = m.SetAccess(iwarp.RemoteRead | iwarp.RemoteWrite) }, 0},
-		"another key":      {func(m *iwarp.MR) { m.Rekey(uint8(m.STag()) + 1) }, protocol.DDPTaggedInvalidSTag},
-		"the key again":    {func(m *iwarp.MR) { m.Invalidate(); m.Rekey(uint8(m.STag())) }, 0},
-		"two times closed": {func(m *iwarp.MR) { m.Close(); m.Close() }, protocol.DDPTaggedInvalidSTag},
+		"nothing":    {change: func(*iwarp.MR) {}, code: 0},
+		"invalidate": {change: func(m *iwarp.MR) { m.Invalidate() }, code: protocol.DDPTaggedInvalidSTag},
+		"close":      {change: func(m *iwarp.MR) { m.Close() }, code: protocol.DDPTaggedInvalidSTag},
+		"rights": {
+			change: func(m *iwarp.MR) { _ = m.SetAccess(iwarp.RemoteRead) }, code: protocol.DDPTaggedInvalidSTag,
+		},
+		"more rights": {
+			change: func(m *iwarp.MR) { _ = m.SetAccess(iwarp.RemoteRead | iwarp.RemoteWrite) }, code: 0,
+		},
+		"another key": {
+			change: func(m *iwarp.MR) { m.Rekey(uint8(m.STag()) + 1) }, code: protocol.DDPTaggedInvalidSTag,
+		},
+		"the key again":    {change: func(m *iwarp.MR) { m.Invalidate(); m.Rekey(uint8(m.STag())) }, code: 0},
+		"two times closed": {change: func(m *iwarp.MR) { m.Close(); m.Close() }, code: protocol.DDPTaggedInvalidSTag},
 	} {
 		t.Run(name, func(t *testing.T) {
 			x, y := pipe(nil)
@@ -108,28 +114,36 @@ func TestRegionAssociation(t *testing.T) {
 		write, read protocol.Code
 		region      func(t *testing.T, b *iwarp.QP) *iwarp.MR
 	}{
-		{"own stream", 0, 0, func(t *testing.T, b *iwarp.QP) *iwarp.MR {
+		{name: "own stream", write: 0, read: 0, region: func(t *testing.T, b *iwarp.QP) *iwarp.MR {
 			return must(b.PD().NewMR(make([]byte, 8), iwarp.RemoteRead|iwarp.RemoteWrite, &iwarp.MROptions{QP: b}))(t)
 		}},
-		{"domain", 0, 0, func(t *testing.T, b *iwarp.QP) *iwarp.MR {
+		{name: "domain", write: 0, read: 0, region: func(t *testing.T, b *iwarp.QP) *iwarp.MR {
 			return must(b.PD().NewMR(make([]byte, 8), iwarp.RemoteRead|iwarp.RemoteWrite, nil))(t)
 		}},
-		{"another stream of the domain", protocol.DDPTaggedSTagNotAssociated, protocol.RDMAPSTagNotAssociated, func(t *testing.T, b *iwarp.QP) *iwarp.MR {
-			return must(b.PD().NewMR(make([]byte, 8), iwarp.RemoteRead|iwarp.RemoteWrite, &iwarp.MROptions{QP: must(b.PD().NewQP(nil))(t)}))(t)
-		}},
-		{"another domain", protocol.DDPTaggedSTagNotAssociated, protocol.RDMAPSTagNotAssociated, func(t *testing.T, b *iwarp.QP) *iwarp.MR {
-			return must(must(b.PD().Device().NewPD())(t).NewMR(make([]byte, 8), iwarp.RemoteRead|iwarp.RemoteWrite, nil))(t)
-		}},
-		{"another device", protocol.DDPTaggedInvalidSTag, protocol.RDMAPInvalidSTag, func(t *testing.T, _ *iwarp.QP) *iwarp.MR {
-			return must(must(newDevice(t, nil).NewPD())(t).NewMR(make([]byte, 8), iwarp.RemoteRead|iwarp.RemoteWrite, nil))(t)
-		}},
+		{name: "another stream of the domain", write: protocol.DDPTaggedSTagNotAssociated,
+			read: protocol.RDMAPSTagNotAssociated, region: func(t *testing.T, b *iwarp.QP) *iwarp.MR {
+				return must(b.PD().NewMR(make([]byte, 8), iwarp.RemoteRead|iwarp.RemoteWrite,
+					&iwarp.MROptions{QP: must(b.PD().NewQP(nil))(t)}))(t)
+			}},
+		{name: "another domain", write: protocol.DDPTaggedSTagNotAssociated, read: protocol.RDMAPSTagNotAssociated,
+			region: func(t *testing.T, b *iwarp.QP) *iwarp.MR {
+				return must(must(b.PD().Device().NewPD())(t).NewMR(make([]byte, 8), iwarp.RemoteRead|iwarp.RemoteWrite,
+					nil))(t)
+			}},
+		{name: "another device", write: protocol.DDPTaggedInvalidSTag, read: protocol.RDMAPInvalidSTag,
+			region: func(t *testing.T, _ *iwarp.QP) *iwarp.MR {
+				return must(must(newDevice(t, nil).NewPD())(t).NewMR(make([]byte, 8),
+					iwarp.RemoteRead|iwarp.RemoteWrite, nil))(t)
+			}},
 	} {
 		for _, op := range []iwarp.Op{iwarp.OpWrite, iwarp.OpRead} {
 			t.Run(fmt.Sprintf("%s/%v", c.name, op), func(t *testing.T) {
 				a, b := qpPair(t, nil, nil)
 				mr := c.region(t, b)
 				defer mr.Close()
-				check(t, "PostSend", a.PostSend(iwarp.SendWR{Op: op, SG: [][]byte{make([]byte, 4)}, Remote: mr.Remote()}, iwarp.SendWR{Op: iwarp.OpRead}))
+				check(t, "PostSend",
+					a.PostSend(iwarp.SendWR{Op: op, SG: [][]byte{make([]byte, 4)}, Remote: mr.Remote()},
+						iwarp.SendWR{Op: iwarp.OpRead}))
 				err := collect(t, a.SendCQ(), 2)[1].Err
 				code := c.write
 				if op == iwarp.OpRead {
@@ -176,19 +190,20 @@ func TestInvalidateIsOnesOwn(t *testing.T) {
 		mr   *iwarp.MR
 		want bool
 	}{
-		{"own", region(q.PD(), q), true},
-		{"own domain's", region(q.PD(), nil), true},
-		{"another QP's of the domain", region(q.PD(), must(q.PD().NewQP(nil))(t)), false},
-		{"another domain's", region(peer.PD(), nil), false},
-		{"another connection's", region(peer.PD(), peer), false},
-		{"another tenant's", region(must(tenant.NewPD())(t), nil), false},
-		{"another device's", region(must(newDevice(t, nil).NewPD())(t), nil), false},
+		{name: "own", mr: region(q.PD(), q), want: true},
+		{name: "own domain's", mr: region(q.PD(), nil), want: true},
+		{name: "another QP's of the domain", mr: region(q.PD(), must(q.PD().NewQP(nil))(t)), want: false},
+		{name: "another domain's", mr: region(peer.PD(), nil), want: false},
+		{name: "another connection's", mr: region(peer.PD(), peer), want: false},
+		{name: "another tenant's", mr: region(must(tenant.NewPD())(t), nil), want: false},
+		{name: "another device's", mr: region(must(newDevice(t, nil).NewPD())(t), nil), want: false},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			c := post(t, q, iwarp.SendWR{Op: iwarp.OpInvalidate, Invalidate: tt.mr.STag()})
 			if tt.want {
 				check(t, "OpInvalidate", c.Err)
-			} else if c.Err == nil || strings.Replace(c.Err.Error(), tt.mr.STag().String(), iwarp.STag(0).String(), 1) != unknown {
+			} else if c.Err == nil || strings.Replace(c.Err.Error(), tt.mr.STag().String(), iwarp.STag(0).String(),
+				1) != unknown {
 				t.Errorf("error %v, want as of an unknown STag: %s", c.Err, unknown)
 			}
 			if tt.mr.Valid() == tt.want {

@@ -145,7 +145,9 @@ func (b *Bind) prepare(q *QP) (*ddp.Region, error) {
 	}
 	size := uint64(len(b.MR.buf))
 	if b.Offset > size || b.Length > size-b.Offset {
-		return nil, fmt.Errorf("%w: window of %d octets at offset %d: outside its region of %d octets (RFC 5040 section 8.1.1)", ErrInvalidWR, b.Length, b.Offset, size)
+		return nil,
+			fmt.Errorf("%w: window of %d octets at offset %d: outside its region of %d octets (RFC 5040 section 8.1.1)",
+				ErrInvalidWR, b.Length, b.Offset, size)
 	}
 	if b.MR.pd != q.pd {
 		return nil, fmt.Errorf("%w: Bind.MR is of another protection domain than the QP", ErrInvalidWR)

@@ -19,7 +19,9 @@ func windowPair(t *testing.T) (client *iwarp.Conn, qp *iwarp.QP, mr *iwarp.MR, g
 	t.Helper()
 	qp = newQP(t, newDevice(t, nil), nil)
 	client, _ = tcpPair(t, nil, &iwarp.Config{QP: qp})
-	check(t, "PostRecv", qp.PostRecv(iwarp.RecvWR{ID: 1, SG: [][]byte{make([]byte, 64)}}, iwarp.RecvWR{ID: 2, SG: [][]byte{make([]byte, 64)}}))
+	check(t, "PostRecv",
+		qp.PostRecv(iwarp.RecvWR{ID: 1, SG: [][]byte{make([]byte, 64)}},
+			iwarp.RecvWR{ID: 2, SG: [][]byte{make([]byte, 64)}}))
 	g = newGuarded(4096)
 	mr = must(qp.PD().NewMR(g.mem, 0, &iwarp.MROptions{QP: qp}))(t)
 	t.Cleanup(func() { _ = mr.Close() })
@@ -41,7 +43,11 @@ func TestWindow(t *testing.T) {
 	if mw.STag() != 0 || mw.Valid() {
 		t.Error("a window without a binding has an STag")
 	}
-	c := post(t, qp, iwarp.SendWR{ID: 7, Op: iwarp.OpBind, Bind: &iwarp.Bind{MW: mw, MR: mr, Offset: 100, Length: 50, Access: iwarp.RemoteWrite, Base: 1000}})
+	c := post(t, qp,
+		iwarp.SendWR{
+			ID: 7, Op: iwarp.OpBind,
+			Bind: &iwarp.Bind{MW: mw, MR: mr, Offset: 100, Length: 50, Access: iwarp.RemoteWrite, Base: 1000},
+		})
 	if c.ID != 7 || c.Op != iwarp.OpBind || c.Err != nil || !mw.Valid() || mw.STag() == 0 || mw.STag() == mr.STag() {
 		t.Fatalf("bind: %+v, STag %v", c, mw.STag())
 	}
@@ -55,7 +61,10 @@ func TestWindow(t *testing.T) {
 	}
 	// A second bind replaces the first, under a new STag.
 	old := mw.Remote()
-	c = post(t, qp, iwarp.SendWR{Op: iwarp.OpBind, Bind: &iwarp.Bind{MW: mw, MR: mr, Offset: 0, Length: 8, Access: iwarp.RemoteRead}})
+	c = post(t, qp,
+		iwarp.SendWR{
+			Op: iwarp.OpBind, Bind: &iwarp.Bind{MW: mw, MR: mr, Offset: 0, Length: 8, Access: iwarp.RemoteRead},
+		})
 	if c.Err != nil || mw.STag() == old.STag {
 		t.Fatalf("second bind: %+v", c)
 	}
@@ -74,23 +83,27 @@ func TestWindowBounds(t *testing.T) {
 		do   func(c *iwarp.Conn, at iwarp.RemoteBuffer) error
 		code protocol.Code
 	}{
-		{"before", func(c *iwarp.Conn, at iwarp.RemoteBuffer) error {
+		{name: "before", do: func(c *iwarp.Conn, at iwarp.RemoteBuffer) error {
 			at.TO--
 			return c.RDMAWrite(t.Context(), []byte("x"), at)
-		}, protocol.DDPTaggedBounds},
-		{"beyond", func(c *iwarp.Conn, at iwarp.RemoteBuffer) error {
+		}, code: protocol.DDPTaggedBounds},
+		{name: "beyond", do: func(c *iwarp.Conn, at iwarp.RemoteBuffer) error {
 			at.Length = 0 // so that only the server objects
 			return c.RDMAWrite(t.Context(), make([]byte, 51), at)
-		}, protocol.DDPTaggedBounds},
-		{"read of a window for writing", func(c *iwarp.Conn, at iwarp.RemoteBuffer) error {
+		}, code: protocol.DDPTaggedBounds},
+		{name: "read of a window for writing", do: func(c *iwarp.Conn, at iwarp.RemoteBuffer) error {
 			return c.RDMARead(t.Context(), make([]byte, 1), at)
-		}, protocol.RDMAPAccess},
+		}, code: protocol.RDMAPAccess},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			client, qp, mr, g := windowPair(t)
 			mw := must(qp.NewMW())(t)
 			defer mw.Close()
-			post(t, qp, iwarp.SendWR{Op: iwarp.OpBind, Bind: &iwarp.Bind{MW: mw, MR: mr, Offset: 100, Length: 50, Access: iwarp.RemoteWrite, Base: 9}})
+			post(t, qp,
+				iwarp.SendWR{
+					Op:   iwarp.OpBind,
+					Bind: &iwarp.Bind{MW: mw, MR: mr, Offset: 100, Length: 50, Access: iwarp.RemoteWrite, Base: 9},
+				})
 			_ = tt.do(client, mw.Remote())
 			wantDone(t, client)
 			wantCode(t, client.Err(), tt.code, true)
@@ -107,39 +120,60 @@ func TestWindowEnds(t *testing.T) {
 		name string
 		end  func(t *testing.T, client *iwarp.Conn, qp *iwarp.QP, mw *iwarp.MW, mr *iwarp.MR)
 	}{
-		{"OpInvalidate", func(t *testing.T, _ *iwarp.Conn, qp *iwarp.QP, mw *iwarp.MW, _ *iwarp.MR) {
+		{name: "OpInvalidate", end: func(t *testing.T, _ *iwarp.Conn, qp *iwarp.QP, mw *iwarp.MW, _ *iwarp.MR) {
 			if c := post(t, qp, iwarp.SendWR{Op: iwarp.OpInvalidate, Invalidate: mw.STag()}); c.Err != nil {
 				t.Fatal(c.Err)
 			}
 		}},
-		{"Send with Invalidate", func(t *testing.T, client *iwarp.Conn, qp *iwarp.QP, mw *iwarp.MW, _ *iwarp.MR) {
-			check(t, "SendInvalidate", client.SendInvalidate(testContext(t), nil, mw.STag()))
-			if c := collect(t, qp.RecvCQ(), 1)[0]; c.Invalidated != mw.STag() {
-				t.Fatalf("completion %+v", c)
-			}
-		}},
-		{"MW.Close", func(_ *testing.T, _ *iwarp.Conn, _ *iwarp.QP, mw *iwarp.MW, _ *iwarp.MR) { mw.Close() }},
-		{"OpInvalidate of the region", func(t *testing.T, _ *iwarp.Conn, qp *iwarp.QP, _ *iwarp.MW, mr *iwarp.MR) {
-			if c := post(t, qp, iwarp.SendWR{Op: iwarp.OpInvalidate, Invalidate: mr.STag()}); c.Err != nil {
-				t.Fatal(c.Err)
-			}
-		}},
-		{"Send with Invalidate of the region", func(t *testing.T, client *iwarp.Conn, qp *iwarp.QP, _ *iwarp.MW, mr *iwarp.MR) {
-			check(t, "SendInvalidate", client.SendInvalidate(testContext(t), nil, mr.STag()))
-			collect(t, qp.RecvCQ(), 1)
-		}},
-		{"MR.SetAccess, none", func(t *testing.T, _ *iwarp.Conn, _ *iwarp.QP, _ *iwarp.MW, mr *iwarp.MR) {
+		{name: "Send with Invalidate",
+			end: func(t *testing.T, client *iwarp.Conn, qp *iwarp.QP, mw *iwarp.MW, _ *iwarp.MR) {
+				check(t, "SendInvalidate", client.SendInvalidate(testContext(t), nil, mw.STag()))
+				if c := collect(t, qp.RecvCQ(), 1)[0]; c.Invalidated != mw.STag() {
+					t.Fatalf("completion %+v", c)
+				}
+			}},
+		{
+			name: "MW.Close",
+			end:  func(_ *testing.T, _ *iwarp.Conn, _ *iwarp.QP, mw *iwarp.MW, _ *iwarp.MR) { mw.Close() },
+		},
+		{name: "OpInvalidate of the region",
+			end: func(t *testing.T, _ *iwarp.Conn, qp *iwarp.QP, _ *iwarp.MW, mr *iwarp.MR) {
+				if c := post(t, qp, iwarp.SendWR{Op: iwarp.OpInvalidate, Invalidate: mr.STag()}); c.Err != nil {
+					t.Fatal(c.Err)
+				}
+			}},
+		{name: "Send with Invalidate of the region",
+			end: func(t *testing.T, client *iwarp.Conn, qp *iwarp.QP, _ *iwarp.MW, mr *iwarp.MR) {
+				check(t, "SendInvalidate", client.SendInvalidate(testContext(t), nil, mr.STag()))
+				collect(t, qp.RecvCQ(), 1)
+			}},
+		{name: "MR.SetAccess, none", end: func(t *testing.T, _ *iwarp.Conn, _ *iwarp.QP, _ *iwarp.MW, mr *iwarp.MR) {
 			check(t, "SetAccess", mr.SetAccess(0))
 		}},
-		{"MR.Rekey", func(_ *testing.T, _ *iwarp.Conn, _ *iwarp.QP, _ *iwarp.MW, mr *iwarp.MR) { mr.Rekey(uint8(mr.STag())) }},
-		{"MR.Invalidate", func(_ *testing.T, _ *iwarp.Conn, _ *iwarp.QP, _ *iwarp.MW, mr *iwarp.MR) { mr.Invalidate() }},
-		{"MR.Close", func(_ *testing.T, _ *iwarp.Conn, _ *iwarp.QP, _ *iwarp.MW, mr *iwarp.MR) { mr.Close() }},
+		{
+			name: "MR.Rekey",
+			end: func(_ *testing.T, _ *iwarp.Conn, _ *iwarp.QP, _ *iwarp.MW,
+				mr *iwarp.MR) {
+				mr.Rekey(uint8(mr.STag()))
+			},
+		},
+		{
+			name: "MR.Invalidate",
+			end:  func(_ *testing.T, _ *iwarp.Conn, _ *iwarp.QP, _ *iwarp.MW, mr *iwarp.MR) { mr.Invalidate() },
+		},
+		{
+			name: "MR.Close",
+			end:  func(_ *testing.T, _ *iwarp.Conn, _ *iwarp.QP, _ *iwarp.MW, mr *iwarp.MR) { mr.Close() },
+		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			client, qp, mr, g := windowPair(t)
 			mw := must(qp.NewMW())(t)
 			defer mw.Close()
-			post(t, qp, iwarp.SendWR{Op: iwarp.OpBind, Bind: &iwarp.Bind{MW: mw, MR: mr, Length: 50, Access: iwarp.RemoteWrite}})
+			post(t, qp,
+				iwarp.SendWR{
+					Op: iwarp.OpBind, Bind: &iwarp.Bind{MW: mw, MR: mr, Length: 50, Access: iwarp.RemoteWrite},
+				})
 			at := mw.Remote()
 			tt.end(t, client, qp, mw, mr)
 			if mw.Valid() {
@@ -170,7 +204,8 @@ func TestWindowMisuse(t *testing.T) {
 		"offset": {MW: mw, MR: mr, Offset: 4097}, "length": {MW: mw, MR: mr, Offset: 4000, Length: 97},
 		"overflow":             {MW: mw, MR: mr, Offset: 1, Length: ^uint64(0)},
 		"region of another QP": {MW: mw, MR: bound, Length: 8}, "region that is closed": {MW: mw, MR: closed},
-		"last octet of all": {MW: mw, MR: mr, Length: 1, Base: ^uint64(0)}, "unknown right": {MW: mw, MR: mr, Access: 0x80},
+		"last octet of all":    {MW: mw, MR: mr, Length: 1, Base: ^uint64(0)},
+		"unknown right":        {MW: mw, MR: mr, Access: 0x80},
 		"region of another PD": {MW: mw, MR: foreign}, "window of another QP": {MW: foreignMW, MR: mr},
 	} {
 		if err := qp.PostSend(iwarp.SendWR{Op: iwarp.OpBind, Bind: b}); !errors.Is(err, iwarp.ErrInvalidWR) {
@@ -181,12 +216,17 @@ func TestWindowMisuse(t *testing.T) {
 	foreign.Close()
 	check(t, "close", other.Close())
 	mr.Invalidate()
-	if c := post(t, qp, iwarp.SendWR{Op: iwarp.OpBind, Bind: &iwarp.Bind{MW: mw, MR: mr, Length: 8, Access: iwarp.RemoteWrite}}); c.Err == nil || mw.Valid() {
+	if c := post(t, qp,
+		iwarp.SendWR{
+			Op: iwarp.OpBind, Bind: &iwarp.Bind{MW: mw, MR: mr, Length: 8, Access: iwarp.RemoteWrite},
+		}); c.Err == nil || mw.Valid() {
 		t.Errorf("bind to an invalid region: %+v, valid %v", c, mw.Valid())
 	}
 	mw.Close()
 	mw.Close()
-	if err := qp.PostSend(iwarp.SendWR{Op: iwarp.OpBind, Bind: &iwarp.Bind{MW: mw, MR: mr}}); !errors.Is(err, iwarp.ErrInvalidWR) {
+	if err := qp.PostSend(iwarp.SendWR{
+		Op: iwarp.OpBind, Bind: &iwarp.Bind{MW: mw, MR: mr},
+	}); !errors.Is(err, iwarp.ErrInvalidWR) {
 		t.Errorf("closed window: %v", err)
 	}
 	check(t, "Send", client.Send(testContext(t), []byte("all is well")))
@@ -201,7 +241,10 @@ func TestWindowThenSend(t *testing.T) {
 	defer mw.Close()
 	check(t, "Send", client.Send(testContext(t), nil)) // the server may speak from now on
 	collect(t, qp.RecvCQ(), 1)
-	check(t, "PostSend", qp.PostSend(iwarp.SendWR{Op: iwarp.OpBind, Bind: &iwarp.Bind{MW: mw, MR: mr, Length: 8, Access: iwarp.RemoteWrite}}))
+	check(t, "PostSend",
+		qp.PostSend(iwarp.SendWR{
+			Op: iwarp.OpBind, Bind: &iwarp.Bind{MW: mw, MR: mr, Length: 8, Access: iwarp.RemoteWrite},
+		}))
 	at := mw.Remote()
 	check(t, "PostSend", qp.PostSend(iwarp.SendWR{Op: iwarp.OpSend}))
 	recv(t, client)
@@ -230,7 +273,11 @@ func TestWindowLosesRight(t *testing.T) {
 	client, qp, mr, g := windowPair(t)
 	mw := must(qp.NewMW())(t)
 	defer mw.Close()
-	post(t, qp, iwarp.SendWR{Op: iwarp.OpBind, Bind: &iwarp.Bind{MW: mw, MR: mr, Length: 50, Access: iwarp.RemoteWrite | iwarp.RemoteRead}})
+	post(t, qp,
+		iwarp.SendWR{
+			Op:   iwarp.OpBind,
+			Bind: &iwarp.Bind{MW: mw, MR: mr, Length: 50, Access: iwarp.RemoteWrite | iwarp.RemoteRead},
+		})
 	check(t, "SetAccess", mr.SetAccess(iwarp.RemoteRead))
 	check(t, "Read", client.RDMARead(testContext(t), make([]byte, 8), mw.Remote()))
 	_ = client.RDMAWrite(testContext(t), []byte("x"), mw.Remote())
@@ -362,7 +409,10 @@ func TestWindowBeforeItsTurn(t *testing.T) {
 		defer mw.Close()
 		check(t, "PostSend", v.QP().PostSend(
 			iwarp.SendWR{Op: iwarp.OpRead, SG: [][]byte{make([]byte, 1)}},
-			iwarp.SendWR{Op: iwarp.OpBind, Fence: true, Bind: &iwarp.Bind{MW: mw, MR: mr, Length: 100, Access: iwarp.RemoteWrite}}))
+			iwarp.SendWR{
+				Op: iwarp.OpBind, Fence: true,
+				Bind: &iwarp.Bind{MW: mw, MR: mr, Length: 100, Access: iwarp.RemoteWrite},
+			}))
 		p.Frame("the Read Request")
 		if mw.STag() == 0 || mw.Valid() {
 			t.Errorf("STag %v, valid %t", mw.STag(), mw.Valid())

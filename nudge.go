@@ -70,7 +70,8 @@ func (n *nudger) due() {
 	n.first = st.FPDUsSent
 	if asked && (due || n.waits()) {
 		n.state.Store(nudgeOver)
-		n.c.events.log(slog.LevelDebug, "iwarp: no answer yet, sending an empty RDMA Write", "remote", n.c.RemoteAddr(), "after", n.c.cfg.MPA.NudgeAfter)
+		n.c.events.log(slog.LevelDebug, "iwarp: no answer yet, sending an empty RDMA Write", "remote", n.c.RemoteAddr(),
+			"after", n.c.cfg.MPA.NudgeAfter)
 		n.c.stream.Nudge()
 		n.c.kick()
 		return

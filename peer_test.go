@@ -102,7 +102,8 @@ func TestUnsupportedCompletions(t *testing.T) {
 				t.Errorf("completions %+v", got[:n])
 			}
 			// Immediate Data is done when TCP has it.
-			if first := got[0].Status(); op == iwarp.OpFetchAdd && first != iwarp.StatusRemoteUnsupported || op == iwarp.OpImmediate && first != iwarp.StatusSuccess {
+			if first := got[0].Status(); op == iwarp.OpFetchAdd && first != iwarp.StatusRemoteUnsupported ||
+				op == iwarp.OpImmediate && first != iwarp.StatusSuccess {
 				t.Errorf("the request itself: %+v", got[0])
 			}
 		})
@@ -123,7 +124,8 @@ func TestReadCompletes(t *testing.T) {
 		r0, r1 := p.Frame("Read 0"), p.Frame("Read 1")
 		p.WantFrame("a Send does not wait for the Reads before it", iwarptest.Send(1, nil))
 		stag := func(r []byte) uint32 { return binary.BigEndian.Uint32(r[18:]) }
-		p.Send(iwarptest.Tagged(2, false, stag(r0), 0, []byte("ab")), iwarptest.Tagged(2, false, stag(r0), 2, []byte("c")))
+		p.Send(iwarptest.Tagged(2, false, stag(r0), 0, []byte("ab")),
+			iwarptest.Tagged(2, false, stag(r0), 2, []byte("c")))
 		synctest.Wait()
 		if n := c.QP().SendCQ().Poll(make([]iwarp.Completion, 1)); n != 0 {
 			t.Fatal("a completion before the last segment, or of what came later")
@@ -164,7 +166,8 @@ func TestReadTerminatedMidway(t *testing.T) {
 				t.Fatalf("Terminate 0x%04x", code)
 			}
 			read := term[4+2+18:]
-			if sinkTO, left := binary.BigEndian.Uint64(read[4:]), binary.BigEndian.Uint32(read[12:]); sinkTO != 1000+got || uint64(left) != size-got || got == 0 || got == size {
+			if sinkTO, left := binary.BigEndian.Uint64(read[4:]), binary.BigEndian.Uint32(read[12:]); sinkTO != 1000+
+				got || uint64(left) != size-got || got == 0 || got == size {
 				t.Errorf("after %d octets: sink TO %d, size %d", got, sinkTO, left)
 			}
 			break
@@ -188,7 +191,8 @@ func TestNewConn(t *testing.T) {
 	m := must(mpa.Initiate(ctx, x, &mpa.Options{IRD: 4, ORD: 4}))(t)
 	a := must(iwarp.NewConn(m, iwarp.ConnectionState{Initiator: true, IRD: 4, ORD: 4}, nil))(t)
 	exercise2(t, a, <-done)
-	if _, err := iwarp.NewConn(m, iwarp.ConnectionState{}, &iwarp.Config{MPA: iwarp.MPAConfig{Revision: 9}}); err == nil {
+	if _, err := iwarp.NewConn(m, iwarp.ConnectionState{},
+		&iwarp.Config{MPA: iwarp.MPAConfig{Revision: 9}}); err == nil {
 		t.Error("a bad configuration was taken")
 	}
 }
@@ -265,7 +269,8 @@ func TestStats(t *testing.T) {
 	if sa.MPA.EMSS < 500 || sa.MULPDU < 128 || sa.MULPDU > mpa.MaxULPDU || sa.MULPDU > sa.MPA.EMSS {
 		t.Errorf("EMSS %d, MULPDU %d", sa.MPA.EMSS, sa.MULPDU)
 	}
-	if sa.RDMAP.PayloadSent != 1<<20+1 || sb.RDMAP.PayloadReceived != 1<<20+1 || sb.MPA.FPDUsReceived != sa.MPA.FPDUsSent {
+	if sa.RDMAP.PayloadSent != 1<<20+1 || sb.RDMAP.PayloadReceived != 1<<20+1 ||
+		sb.MPA.FPDUsReceived != sa.MPA.FPDUsSent {
 		t.Errorf("%+v\n%+v", sa, sb)
 	}
 	if sb.MPA.OctetsReceived != sa.MPA.OctetsSent {

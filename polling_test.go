@@ -22,7 +22,8 @@ func TestPolling(t *testing.T) {
 	for _, kind := range []string{"tcp", "unix", "TLS", "Pipe"} {
 		t.Run(kind, func(t *testing.T) {
 			x, y := netPair(t, kind)
-			a, b := startOn(t, x, y, &iwarp.Config{Progress: iwarp.ProgressPolling}, &iwarp.Config{Progress: iwarp.ProgressPolling})
+			a, b := startOn(t, x, y, &iwarp.Config{Progress: iwarp.ProgressPolling},
+				&iwarp.Config{Progress: iwarp.ProgressPolling})
 			ctx := testContext(t)
 			mem := make([]byte, 1<<20)
 			mr := must(b.NewMR(mem, iwarp.RemoteRead|iwarp.RemoteWrite|iwarp.RemoteAtomic))(t)
@@ -101,7 +102,8 @@ func TestPollingVerbs(t *testing.T) {
 		bufs[i] = make([]byte, 8)
 		check(t, "PostRecv", qb.PostRecv(iwarp.RecvWR{ID: uint64(i), SG: [][]byte{bufs[i]}}))
 	}
-	tcpPair(t, &iwarp.Config{QP: qa, Progress: iwarp.ProgressPolling}, &iwarp.Config{QP: qb, Progress: iwarp.ProgressPolling})
+	tcpPair(t, &iwarp.Config{QP: qa, Progress: iwarp.ProgressPolling},
+		&iwarp.Config{QP: qb, Progress: iwarp.ProgressPolling})
 	for i := range bufs {
 		check(t, "PostSend", qa.PostSend(iwarp.SendWR{ID: uint64(i), Op: iwarp.OpSend, SG: [][]byte{{byte(i)}}}))
 	}
@@ -112,7 +114,8 @@ func TestPollingVerbs(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
 	defer cancel()
-	if n, err := qb.RecvCQ().Wait(ctx, make([]iwarp.Completion, 1)); n != 0 || !errors.Is(err, context.DeadlineExceeded) {
+	if n, err := qb.RecvCQ().Wait(ctx, make([]iwarp.Completion, 1)); n != 0 ||
+		!errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("Wait for nothing: %d, %v", n, err)
 	}
 	check(t, "PostRecv", qb.PostRecv(iwarp.RecvWR{ID: 1000}))
@@ -143,7 +146,8 @@ func TestPollingHostile(t *testing.T) {
 
 // Polls from many goroutines, and from none, exclude each other and lose nothing.
 func TestPollingContention(t *testing.T) {
-	a, b := tcpPair(t, &iwarp.Config{Progress: iwarp.ProgressPolling}, &iwarp.Config{Progress: iwarp.ProgressPolling, RecvDepth: 256})
+	a, b := tcpPair(t, &iwarp.Config{Progress: iwarp.ProgressPolling},
+		&iwarp.Config{Progress: iwarp.ProgressPolling, RecvDepth: 256})
 	ctx := testContext(t)
 	const n = 200
 	done := make(chan int, 4)

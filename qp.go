@@ -134,7 +134,8 @@ func (q *QP) makeQueues(in *inbox) error {
 // other share none (RFC 5042 section 7.1).
 func (p *PD) checkQueues(c *QPConfig) error {
 	if c.Queues != nil && (c.SendCQ != nil || c.RecvCQ != nil || c.SRQ != nil) {
-		return fmt.Errorf("%w: QPConfig.Queues stands in for SendCQ, RecvCQ and SRQ: none of them can be set beside it", ErrInvalidWR)
+		return fmt.Errorf("%w: QPConfig.Queues stands in for SendCQ, RecvCQ and SRQ: none of them can be set beside it",
+			ErrInvalidWR)
 	}
 	for _, f := range [...]struct {
 		name string
@@ -142,7 +143,8 @@ func (p *PD) checkQueues(c *QPConfig) error {
 	}{{"SendCQ", c.SendCQ}, {"RecvCQ", c.RecvCQ}} {
 		// Rule: DDP-8.3.2-03, RDMAP-8.1.1-09, SEC-7.1-01
 		if f.cq != nil && f.cq.tenant != p.tenant {
-			return fmt.Errorf("%w: QPConfig.%s is of another device or tenant than the protection domain", ErrInvalidWR, f.name)
+			return fmt.Errorf("%w: QPConfig.%s is of another device or tenant than the protection domain", ErrInvalidWR,
+				f.name)
 		}
 	}
 	// Rule: DDP-8.3.2-03
@@ -227,8 +229,8 @@ func (q *QP) PostSend(wrs ...SendWR) error {
 }
 
 // Close gives the QP back. A connection that it has is aborted first, unless
-// [Conn.Release] has left it to itself; end it with [Conn.Close] for a graceful end. Receives still posted on a QP that was
-// never connected are flushed.
+// [Conn.Release] has left it to itself; end it with [Conn.Close] for a graceful end. Receives still posted on a QP
+// that was never connected are flushed.
 func (q *QP) Close() error {
 	if err := q.made(); err != nil {
 		return err
@@ -308,6 +310,9 @@ func (h *handler) Completed(c *rdmap.Completion) {
 	if w, ok := c.Context.(*waiter); ok {
 		w.original, w.err = c.Original, c.Err
 		w.done <- struct{}{}
+		return
+	}
+	if c.Context == (withdrawn{}) {
 		return
 	}
 	q.queues.completed(c)

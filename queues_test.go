@@ -92,10 +92,14 @@ func TestQueues(t *testing.T) {
 		iwarp.SendWR{ID: 2, Op: iwarp.OpSend, SG: [][]byte{[]byte("two")}},
 	))
 	ca.CloseWrite()
-	if got, want := b.wait(t, 3), []string{`received 0 with "one"`, `received 1 with "two"`, "ended EOF"}; !slices.Equal(got, want) {
+	if got, want := b.wait(t, 3), []string{
+		`received 0 with "one"`, `received 1 with "two"`, "ended EOF",
+	}; !slices.Equal(got, want) {
 		t.Errorf("the receiving end saw %q, want %q", got, want)
 	}
-	if got, want := a.wait(t, 2), []string{"sent 1 unsignaled true error false", "sent 2 unsignaled false error false"}; !slices.Equal(got, want) {
+	if got, want := a.wait(t, 2), []string{
+		"sent 1 unsignaled true error false", "sent 2 unsignaled false error false",
+	}; !slices.Equal(got, want) {
 		t.Errorf("the sending end saw %q, want %q", got, want)
 	}
 	if cb.Err() != nil {
@@ -158,7 +162,9 @@ func TestRelease(t *testing.T) {
 				data := pattern(1 << 20)
 				go func() {
 					for from := 0; from < len(data); from += 1 << 16 {
-						if err := qp.PostSend(iwarp.SendWR{Op: iwarp.OpSend, SG: [][]byte{data[from : from+1<<16]}}); err != nil {
+						if err := qp.PostSend(iwarp.SendWR{
+							Op: iwarp.OpSend, SG: [][]byte{data[from : from+1<<16]},
+						}); err != nil {
 							t.Errorf("PostSend: %v", err)
 						}
 					}

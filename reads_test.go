@@ -20,7 +20,8 @@ func TestReadsOfOneStream(t *testing.T) {
 		v, p := serverOn(t, x, y, &iwarp.Config{Device: d, IRD: 2})
 		mr := must(v.NewMR(make([]byte, 100_000), iwarp.RemoteRead))(t)
 		defer mr.Close()
-		p.Send(iwarptest.ReadRequest(1, 1, 0, 100_000, uint32(mr.STag()), 0), iwarptest.ReadRequest(2, 1, 0, 100_000, uint32(mr.STag()), 0))
+		p.Send(iwarptest.ReadRequest(1, 1, 0, 100_000, uint32(mr.STag()), 0),
+			iwarptest.ReadRequest(2, 1, 0, 100_000, uint32(mr.STag()), 0))
 		synctest.Wait()
 		a, b := bystanders(t, d)
 		other := must(b.NewMR(pattern(1000), iwarp.RemoteRead))(t)

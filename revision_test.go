@@ -35,10 +35,10 @@ func TestRevision1Responder(t *testing.T) {
 			request []byte
 			good    bool
 		}{
-			{iwarptest.Request(iwarptest.FlagC, 1, nil), true},
-			{iwarptest.Request(iwarptest.FlagC, 2, nil), false},
-			{iwarptest.Request(iwarptest.FlagC|iwarptest.FlagS, 2, iwarptest.Enhanced(4, 4, nil)), false},
-			{iwarptest.Request(iwarptest.FlagC, 3, nil), false},
+			{request: iwarptest.Request(iwarptest.FlagC, 1, nil), good: true},
+			{request: iwarptest.Request(iwarptest.FlagC, 2, nil)},
+			{request: iwarptest.Request(iwarptest.FlagC|iwarptest.FlagS, 2, iwarptest.Enhanced(4, 4, nil))},
+			{request: iwarptest.Request(iwarptest.FlagC, 3, nil)},
 		} {
 			t.Run(fmt.Sprintf("%s, Rev %d, flags %02x", name, c.request[17], c.request[16]), func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
@@ -206,16 +206,16 @@ func TestInvalidStartupFrameIsTheEnd(t *testing.T) {
 		server bool
 		frame  []byte
 	}{
-		{"key of the Reply", false, flip(good(iwarptest.Reply), 15)},
-		{"revision of the Reply", false, flip(good(iwarptest.Reply), 17)},
-		{"PD_Length of the Reply", false, flip(good(iwarptest.Reply), 18)},
-		{"a Request for a Reply", false, good(iwarptest.Request)},
-		{"revision 1 in the Reply to revision 2", false, iwarptest.Reply(iwarptest.FlagC, 1, nil)},
-		{"no S in the Reply to one", false, iwarptest.Reply(iwarptest.FlagC, 2, nil)},
-		{"key of the Request", true, flip(good(iwarptest.Request), 0)},
-		{"revision of the Request", true, flip(good(iwarptest.Request), 17)},
-		{"PD_Length of the Request", true, flip(good(iwarptest.Request), 18)},
-		{"a Reply for a Request", true, good(iwarptest.Reply)},
+		{name: "key of the Reply", frame: flip(good(iwarptest.Reply), 15)},
+		{name: "revision of the Reply", frame: flip(good(iwarptest.Reply), 17)},
+		{name: "PD_Length of the Reply", frame: flip(good(iwarptest.Reply), 18)},
+		{name: "a Request for a Reply", frame: good(iwarptest.Request)},
+		{name: "revision 1 in the Reply to revision 2", frame: iwarptest.Reply(iwarptest.FlagC, 1, nil)},
+		{name: "no S in the Reply to one", frame: iwarptest.Reply(iwarptest.FlagC, 2, nil)},
+		{name: "key of the Request", server: true, frame: flip(good(iwarptest.Request), 0)},
+		{name: "revision of the Request", server: true, frame: flip(good(iwarptest.Request), 17)},
+		{name: "PD_Length of the Request", server: true, frame: flip(good(iwarptest.Request), 18)},
+		{name: "a Reply for a Request", server: true, frame: good(iwarptest.Reply)},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -254,8 +254,8 @@ func TestLocalErrorOfResponder(t *testing.T) {
 		name string
 		cfg  *iwarp.Config
 	}{
-		{"peer-to-peer is required", &iwarp.Config{MPA: iwarp.MPAConfig{RequirePeerToPeer: true}}},
-		{"a closed domain", &iwarp.Config{PD: closedPD(t)}},
+		{name: "peer-to-peer is required", cfg: &iwarp.Config{MPA: iwarp.MPAConfig{RequirePeerToPeer: true}}},
+		{name: "a closed domain", cfg: &iwarp.Config{PD: closedPD(t)}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -34,13 +34,13 @@ func TestFewSystemCallsOnSmallSegments(t *testing.T) {
 		octets int
 		most   float64 // calls a message
 	}{
-		{mpa.AlignAuto, 64, 0.1},
-		{mpa.AlignAuto, 300, 0.1},
-		{mpa.AlignAuto, 1000, 0.1},
-		{mpa.AlignAuto, 4096, 0.1},
-		{mpa.AlignSegments, 64, 0.1},
-		{mpa.AlignSegments, 1000, 0.1},
-		{mpa.AlignStrict, 1000, 0.1},
+		{align: mpa.AlignAuto, octets: 64, most: 0.1},
+		{align: mpa.AlignAuto, octets: 300, most: 0.1},
+		{align: mpa.AlignAuto, octets: 1000, most: 0.1},
+		{align: mpa.AlignAuto, octets: 4096, most: 0.1},
+		{align: mpa.AlignSegments, octets: 64, most: 0.1},
+		{align: mpa.AlignSegments, octets: 1000, most: 0.1},
+		{align: mpa.AlignStrict, octets: 1000, most: 0.1},
 	} {
 		d := newDevice(t, nil)
 		a, b := newQP(t, d, nil), newQP(t, d, nil)
@@ -59,7 +59,8 @@ func TestFewSystemCallsOnSmallSegments(t *testing.T) {
 		}
 		after := stats()
 		if n := float64(after.SystemCalls-before.SystemCalls) / count; n > tt.most {
-			t.Errorf("align %d: %.3f system calls for a Write of %d octets, want at most %.2f", tt.align, n, tt.octets, tt.most)
+			t.Errorf("align %d: %.3f system calls for a Write of %d octets, want at most %.2f", tt.align, n, tt.octets,
+				tt.most)
 		}
 		// The last Writes may not have arrived yet: the region is the connection's to the end.
 		defer mr.Close()
@@ -85,7 +86,9 @@ func TestDialMakesSegmentsThatFPDUsFill(t *testing.T) {
 	}()
 	var a *iwarp.Conn
 	called := false
-	d := iwarp.Dialer{NetDialer: &net.Dialer{Control: func(string, string, syscall.RawConn) error { called = true; return nil }}}
+	d := iwarp.Dialer{
+		NetDialer: &net.Dialer{Control: func(string, string, syscall.RawConn) error { called = true; return nil }},
+	}
 	check(t, "Dial", p.A.Do(func() (err error) { a, err = d.Dial(t.Context(), "tcp", ln.Addr().String()); return err }))
 	defer a.Abort()
 	b := <-ch

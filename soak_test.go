@@ -96,7 +96,8 @@ func TestSoak(t *testing.T) {
 func (s *soak) report() {
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
-	s.t.Logf("%d connections, %d MB, %d messages, %d invalidations, %d accesses refused, %d resets, %d aborts; %d goroutines, %d MB of heap",
+	s.t.Logf("%d connections, %d MB, %d messages, %d invalidations, %d accesses refused, %d resets, %d aborts; %d "+
+		"goroutines, %d MB of heap",
 		s.conns.Load(), s.octets.Load()>>20, s.messages.Load(), s.invalidated.Load(), s.refused.Load(), s.resets.Load(), s.aborted.Load(),
 		runtime.NumGoroutine(), m.HeapAlloc>>20)
 }
@@ -122,7 +123,8 @@ func (s *soak) life(rnd *rand.Rand) {
 	for _, ends := range [][2]*iwarp.Conn{{a, b}, {b, a}} {
 		r := rand.New(rand.NewPCG(rnd.Uint64(), 1))
 		both.Go(func() {
-			if err := s.transfer(ctx, r, ends[0], ends[1]); err != nil && a.Err() == nil && b.Err() == nil && !isClosed(err) {
+			if err := s.transfer(ctx, r, ends[0], ends[1]); err != nil && a.Err() == nil && b.Err() == nil &&
+				!isClosed(err) {
 				s.t.Errorf("transfer: %v", err)
 			}
 		})
@@ -164,7 +166,7 @@ func (s *soak) connect(ctx context.Context, rnd *rand.Rand) (a, b *iwarp.Conn, e
 	go func() {
 		nc, err := nl.Accept()
 		if err != nil {
-			got <- accepted{nil, err}
+			got <- accepted{c: nil, err: err}
 			return
 		}
 		c, err := iwarp.Server(ctx, nc, cfg)

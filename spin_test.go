@@ -20,38 +20,67 @@ func TestSpinPolicy(t *testing.T) {
 		name  string
 		steps []step
 	}{
-		{"idle", []step{{false, time.Second, 64, 0}, {false, 201 * us, 64, 0}}},
-		{"one short wait", []step{{false, 200 * us, 64, 0}, {false, 201 * us, 64, 0}, {false, 200 * us, 64, 0}}},
-		{"two", []step{{false, 200 * us, 64, 0}, {false, 200 * us, 64, 50 * us}}},
-		{"bulk", []step{
-			{false, 10 * us, 64, 0},
-			{false, 10 * us, 16 << 10, 0},
-			{false, 10 * us, 64, 0},
-			{false, 10 * us, 16<<10 - 1, 50 * us},
-			{true, 10 * us, 16 << 10, 0},
+		{
+			name: "idle",
+			steps: []step{
+				{spin: false, wait: time.Second, octets: 64, window: 0},
+				{spin: false, wait: 201 * us, octets: 64, window: 0},
+			},
+		},
+		{
+			name: "one short wait",
+			steps: []step{
+				{spin: false, wait: 200 * us, octets: 64, window: 0},
+				{spin: false, wait: 201 * us, octets: 64, window: 0},
+				{spin: false, wait: 200 * us, octets: 64, window: 0},
+			},
+		},
+		{
+			name: "two",
+			steps: []step{
+				{spin: false, wait: 200 * us, octets: 64, window: 0},
+				{spin: false, wait: 200 * us, octets: 64, window: 50 * us},
+			},
+		},
+		{name: "bulk", steps: []step{
+			{spin: false, wait: 10 * us, octets: 64, window: 0},
+			{spin: false, wait: 10 * us, octets: 16 << 10, window: 0},
+			{spin: false, wait: 10 * us, octets: 64, window: 0},
+			{spin: false, wait: 10 * us, octets: 16<<10 - 1, window: 50 * us},
+			{spin: true, wait: 10 * us, octets: 16 << 10, window: 0},
 		}},
-		{"in vain", []step{
-			{false, 90 * us, 64, 0},
-			{false, 90 * us, 64, 50 * us},
-			{true, 51 * us, 0, 25 * us},
-			{true, 26 * us, 0, 12500 * time.Nanosecond},
-			{true, 13 * us, 0, 0},
-			{false, 90 * us, 64, 0},
-			{false, 90 * us, 64, 0},
-			{false, 90 * us, 64, 50 * us}, // in doubt: one more
-			{true, 51 * us, 0, 25 * us},
-			{true, 26 * us, 0, 12500 * time.Nanosecond},
-			{true, 13 * us, 0, 0},
-			{false, 90 * us, 64, 0},
-			{false, 90 * us, 64, 0},
-			{false, 90 * us, 64, 0},
-			{false, 90 * us, 64, 0},
-			{false, 90 * us, 64, 50 * us},
+		{name: "in vain", steps: []step{
+			{spin: false, wait: 90 * us, octets: 64, window: 0},
+			{spin: false, wait: 90 * us, octets: 64, window: 50 * us},
+			{spin: true, wait: 51 * us, octets: 0, window: 25 * us},
+			{spin: true, wait: 26 * us, octets: 0, window: 12500 * time.Nanosecond},
+			{spin: true, wait: 13 * us, octets: 0, window: 0},
+			{spin: false, wait: 90 * us, octets: 64, window: 0},
+			{spin: false, wait: 90 * us, octets: 64, window: 0},
+			{spin: false, wait: 90 * us, octets: 64, window: 50 * us}, // in doubt: one more
+			{spin: true, wait: 51 * us, octets: 0, window: 25 * us},
+			{spin: true, wait: 26 * us, octets: 0, window: 12500 * time.Nanosecond},
+			{spin: true, wait: 13 * us, octets: 0, window: 0},
+			{spin: false, wait: 90 * us, octets: 64, window: 0},
+			{spin: false, wait: 90 * us, octets: 64, window: 0},
+			{spin: false, wait: 90 * us, octets: 64, window: 0},
+			{spin: false, wait: 90 * us, octets: 64, window: 0},
+			{spin: false, wait: 90 * us, octets: 64, window: 50 * us},
 		}},
-		{"found again", []step{
-			{false, 90 * us, 64, 0}, {false, 90 * us, 64, 50 * us}, {true, 51 * us, 0, 25 * us}, {true, 5 * us, 64, 50 * us},
+		{name: "found again", steps: []step{
+			{spin: false, wait: 90 * us, octets: 64, window: 0},
+			{spin: false, wait: 90 * us, octets: 64, window: 50 * us},
+			{spin: true, wait: 51 * us, octets: 0, window: 25 * us},
+			{spin: true, wait: 5 * us, octets: 64, window: 50 * us},
 		}},
-		{"found too late", []step{{false, 90 * us, 64, 0}, {false, 90 * us, 64, 50 * us}, {true, 3000 * us, 64, 25 * us}}},
+		{
+			name: "found too late",
+			steps: []step{
+				{spin: false, wait: 90 * us, octets: 64, window: 0},
+				{spin: false, wait: 90 * us, octets: 64, window: 50 * us},
+				{spin: true, wait: 3000 * us, octets: 64, window: 25 * us},
+			},
+		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			var p spinPolicy

@@ -108,7 +108,9 @@ func (s *srqSource) Grow(h *ddp.Header, b *ddp.Buffer, n uint64) *protocol.Error
 	for l.room < int(n) {
 		more := min(l.more(int(n), h.Last), most-l.room, maxChunk)
 		if _, size := chunkClass(more); !bound.Take(int64(size)) {
-			return noReceive(h, fmt.Sprintf("the SRQ has none to spare for a message that is not whole, and DeviceConfig.MaxHeld is %d", bound.max))
+			return noReceive(h,
+				fmt.Sprintf("the SRQ has none to spare for a message that is not whole, and DeviceConfig.MaxHeld is %d",
+					bound.max))
 		}
 		l.add(more, most)
 	}
@@ -193,7 +195,9 @@ func (s *srqSource) end(err error) {
 	defer s.mu.Unlock()
 	s.ended = true
 	for _, t := range s.taken {
-		s.qp.recvCQ.push(&Completion{ID: s.srq.finish(t.slot, t.begun), QP: s.qp, Op: OpRecv, Err: fmt.Errorf("%w: %w", ErrFlushed, err)})
+		s.qp.recvCQ.push(&Completion{
+			ID: s.srq.finish(t.slot, t.begun), QP: s.qp, Op: OpRecv, Err: fmt.Errorf("%w: %w", ErrFlushed, err),
+		})
 	}
 	s.taken = nil
 	for token := range s.staged {

@@ -161,7 +161,8 @@ func TestSRQMisuse(t *testing.T) {
 	}
 	srq := must(pd.NewSRQ(&iwarp.SRQConfig{Depth: 2, MaxSGE: 1}))(t)
 	var perr *iwarp.PostError
-	if err := srq.PostRecv(iwarp.RecvWR{}, iwarp.RecvWR{SG: make([][]byte, 2)}); !errors.As(err, &perr) || perr.Index != 1 || !errors.Is(err, iwarp.ErrInvalidWR) {
+	if err := srq.PostRecv(iwarp.RecvWR{}, iwarp.RecvWR{SG: make([][]byte, 2)}); !errors.As(err, &perr) ||
+		perr.Index != 1 || !errors.Is(err, iwarp.ErrInvalidWR) {
 		t.Errorf("two elements: %v", err)
 	}
 	check(t, "PostRecv", srq.PostRecv(iwarp.RecvWR{}))
@@ -262,7 +263,8 @@ func TestSRQBegunMessages(t *testing.T) {
 		t.Errorf("completion %+v", c)
 	}
 	for i := peers - 1; i >= 0; i -= 8 { // with and without a receive
-		begun[i].Send(iwarptest.Untagged(3, false, 0, 0, 1, 1000, text[1000:2900]), iwarptest.Untagged(3, true, 0, 0, 1, 2900, text[2900:]))
+		begun[i].Send(iwarptest.Untagged(3, false, 0, 0, 1, 1000, text[1000:2900]),
+			iwarptest.Untagged(3, true, 0, 0, 1, 2900, text[2900:]))
 		c := collect(t, cq, 1)[0]
 		if c.Err != nil || c.QP != qps[i] || !bytes.Equal(bufs[c.ID][:c.Length], text) {
 			t.Errorf("peer %d: completion %+v", i, c)

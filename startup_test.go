@@ -25,7 +25,9 @@ import (
 // the two programs can go on with.
 // Shows: MPA-7.1.2-06, MPA-7.1.2-07, MPA-7.1.2-12, MPA-7.1.2-17, MPA-7.1.1-12, MPA2-9.1-08
 func TestReject(t *testing.T) {
-	for _, c := range []struct{ rev, n int }{{1, 0}, {1, 512}, {2, 0}, {2, 1}, {2, 508}} {
+	for _, c := range []struct{ rev, n int }{
+		{rev: 1, n: 0}, {rev: 1, n: 512}, {rev: 2, n: 0}, {rev: 2, n: 1}, {rev: 2, n: 508},
+	} {
 		t.Run(fmt.Sprint(c), func(t *testing.T) {
 			a, b := netPair(t, "tcp")
 			defer a.Close()
@@ -38,7 +40,8 @@ func TestReject(t *testing.T) {
 				if err == nil && string(r.PrivateData()) != "who are you" {
 					err = fmt.Errorf("Private Data %q", r.PrivateData())
 				}
-				if err == nil && (r.RemoteAddr() != b.RemoteAddr() || r.LocalAddr() != b.LocalAddr() || int(r.Request().Revision) != c.rev) {
+				if err == nil && (r.RemoteAddr() != b.RemoteAddr() || r.LocalAddr() != b.LocalAddr() ||
+					int(r.Request().Revision) != c.rev) {
 					err = errors.New("the request does not show where it came from")
 				}
 				var nc net.Conn
@@ -58,7 +61,8 @@ func TestReject(t *testing.T) {
 				}
 				open <- nc
 			}()
-			_, err := iwarp.Client(ctx, a, &iwarp.Config{MPA: iwarp.MPAConfig{Revision: c.rev}, PrivateData: []byte("who are you")})
+			_, err := iwarp.Client(ctx, a,
+				&iwarp.Config{MPA: iwarp.MPAConfig{Revision: c.rev}, PrivateData: []byte("who are you")})
 			var rej *iwarp.RejectError
 			if !errors.As(err, &rej) || !bytes.Equal(rej.PrivateData, pd) {
 				t.Fatalf("Client: %v (%+v)", err, rej)
@@ -152,8 +156,10 @@ func TestAcceptRejectRace(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	if acceptedHere.Load() != acceptedThere.Load() || rejectedHere.Load() != rejectedThere.Load() || acceptedHere.Load()+rejectedHere.Load() != n {
-		t.Errorf("accepted %d and %d, rejected %d and %d", acceptedHere.Load(), acceptedThere.Load(), rejectedHere.Load(), rejectedThere.Load())
+	if acceptedHere.Load() != acceptedThere.Load() || rejectedHere.Load() != rejectedThere.Load() ||
+		acceptedHere.Load()+rejectedHere.Load() != n {
+		t.Errorf("accepted %d and %d, rejected %d and %d", acceptedHere.Load(), acceptedThere.Load(),
+			rejectedHere.Load(), rejectedThere.Load())
 	}
 }
 
@@ -180,12 +186,21 @@ func TestStartupTimeout(t *testing.T) {
 		ctx    time.Duration
 		want   time.Duration
 	}{
-		{"client, silent peer", false, silent, iwarp.Config{}, 0, 10 * time.Second},
-		{"server, silent peer", true, silent, iwarp.Config{StartupTimeout: time.Minute}, 0, time.Minute},
-		{"client, slow peer", false, drip(iwarptest.Reply(iwarptest.FlagC, 1, nil)), iwarp.Config{}, 0, 10 * time.Second},
-		{"server, slow peer", true, drip(iwarptest.Request(iwarptest.FlagC, 1, nil)), iwarp.Config{}, 0, 10 * time.Second},
-		{"client, context", false, silent, iwarp.Config{StartupTimeout: -1}, time.Hour, time.Hour},
-		{"server, context", true, silent, iwarp.Config{}, time.Second, time.Second},
+		{name: "client, silent peer", peer: silent, cfg: iwarp.Config{}, ctx: 0, want: 10 * time.Second},
+		{
+			name: "server, silent peer", server: true, peer: silent, cfg: iwarp.Config{StartupTimeout: time.Minute},
+			ctx: 0, want: time.Minute,
+		},
+		{
+			name: "client, slow peer", peer: drip(iwarptest.Reply(iwarptest.FlagC, 1, nil)), cfg: iwarp.Config{},
+			ctx: 0, want: 10 * time.Second,
+		},
+		{
+			name: "server, slow peer", server: true, peer: drip(iwarptest.Request(iwarptest.FlagC, 1, nil)),
+			cfg: iwarp.Config{}, ctx: 0, want: 10 * time.Second,
+		},
+		{name: "client, context", peer: silent, cfg: iwarp.Config{StartupTimeout: -1}, ctx: time.Hour, want: time.Hour},
+		{name: "server, context", server: true, peer: silent, cfg: iwarp.Config{}, ctx: time.Second, want: time.Second},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -251,9 +266,10 @@ func TestAcceptAgain(t *testing.T) {
 		cfg  iwarp.Config
 		word string
 	}{
-		{iwarp.Config{QP: used}, "in use"},
-		{iwarp.Config{MPA: iwarp.MPAConfig{Revision: 7}}, "Config.MPA.Revision"},
-		{iwarp.Config{MPA: iwarp.MPAConfig{Revision: 1}, PrivateData: make([]byte, 512)}, "512"}, // the Request is of revision 2
+		{cfg: iwarp.Config{QP: used}, word: "in use"},
+		{cfg: iwarp.Config{MPA: iwarp.MPAConfig{Revision: 7}}, word: "Config.MPA.Revision"},
+		// the Request is of revision 2
+		{cfg: iwarp.Config{MPA: iwarp.MPAConfig{Revision: 1}, PrivateData: make([]byte, 512)}, word: "512"},
 	} {
 		_, err := r.Accept(testContext(t), &c.cfg)
 		wantWords(t, err, c.word)
@@ -286,7 +302,8 @@ func TestResponderFirst(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			x, y := pipe(nil)
 			all := iwarp.RTRWrite | iwarp.RTRRead | iwarp.RTRSend
-			a, b := startOn(t, x, y, &iwarp.Config{MPA: iwarp.MPAConfig{RTR: rtr}}, &iwarp.Config{MPA: iwarp.MPAConfig{RTR: all}, RecvDepth: 1})
+			a, b := startOn(t, x, y, &iwarp.Config{MPA: iwarp.MPAConfig{RTR: rtr}},
+				&iwarp.Config{MPA: iwarp.MPAConfig{RTR: all}, RecvDepth: 1})
 			check(t, "Send", b.Send(testContext(t), []byte("first")))
 			wantRecv(t, a, "first")
 			// An RTR Send takes none of the receives.
@@ -325,10 +342,22 @@ func TestEnhancedErrors(t *testing.T) {
 		block []byte
 		code  protocol.Code
 	}{
-		{"responder ORD above initiator IRD", iwarp.Config{IRD: 4}, iwarptest.Enhanced(0x8000|32, 0x8000|5, nil), protocol.MPAInsufficientIRD},
-		{"no common RTR", iwarp.Config{MPA: iwarp.MPAConfig{RTR: iwarp.RTRWrite}}, iwarptest.Enhanced(0x8000|0x4000|32, 4, nil), protocol.MPANoMatchingRTR},
-		{"no RTR at all", iwarp.Config{}, iwarptest.Enhanced(0x8000|32, 4, nil), protocol.MPANoMatchingRTR},
-		{"A not copied", iwarp.Config{}, iwarptest.Enhanced(32, 0x8000|4, nil), protocol.MPANoMatchingRTR},
+		{
+			name: "responder ORD above initiator IRD", cfg: iwarp.Config{IRD: 4},
+			block: iwarptest.Enhanced(0x8000|32, 0x8000|5, nil), code: protocol.MPAInsufficientIRD,
+		},
+		{
+			name: "no common RTR", cfg: iwarp.Config{MPA: iwarp.MPAConfig{RTR: iwarp.RTRWrite}},
+			block: iwarptest.Enhanced(0x8000|0x4000|32, 4, nil), code: protocol.MPANoMatchingRTR,
+		},
+		{
+			name: "no RTR at all", cfg: iwarp.Config{}, block: iwarptest.Enhanced(0x8000|32, 4, nil),
+			code: protocol.MPANoMatchingRTR,
+		},
+		{
+			name: "A not copied", cfg: iwarp.Config{}, block: iwarptest.Enhanced(32, 0x8000|4, nil),
+			code: protocol.MPANoMatchingRTR,
+		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -393,7 +422,8 @@ func TestPrivateDataExact(t *testing.T) {
 			pd := make([]byte, 12)
 			_, _ = rand.Read(pd)
 			go func() {
-				p.Conn.Write(iwarptest.Request(iwarptest.FlagC|(rev-1)*iwarptest.FlagS, rev, append(iwarptest.Enhanced(300, 16382, nil)[:4*(rev-1)], pd...)))
+				p.Conn.Write(iwarptest.Request(iwarptest.FlagC|(rev-1)*iwarptest.FlagS, rev,
+					append(iwarptest.Enhanced(300, 16382, nil)[:4*(rev-1)], pd...)))
 			}()
 			r := must(iwarp.ServerRequest(testContext(t), x, nil))(t)
 			if !bytes.Equal(r.PrivateData(), pd) {
@@ -417,13 +447,15 @@ func TestLocalErrorOfStartup(t *testing.T) {
 		p := iwarptest.NewPeer(t, y)
 		got := make(chan error, 1)
 		go func() {
-			_, err := iwarp.Client(testContext(t), x, &iwarp.Config{MPA: iwarp.MPAConfig{RDMAC: mpa.RDMACPermissive, RequirePeerToPeer: true}})
+			_, err := iwarp.Client(testContext(t), x,
+				&iwarp.Config{MPA: iwarp.MPAConfig{RDMAC: mpa.RDMACPermissive, RequirePeerToPeer: true}})
 			got <- err
 		}()
 		p.Respond("startup", iwarptest.Reply(iwarptest.FlagC|iwarptest.FlagM, 0, nil))
 		p.Out.Markers, p.In.Markers = true, true
 		seg := p.Frame("the Terminate")
-		if want := versionZero(iwarptest.Terminate(uint16(protocol.MPALocalCatastrophic), nil)); !bytes.Equal(seg, want) {
+		if want := versionZero(iwarptest.Terminate(uint16(protocol.MPALocalCatastrophic), nil)); !bytes.Equal(seg,
+			want) {
 			t.Errorf("got %x, want %x", seg, want)
 		}
 		p.WantEOF("the end")

@@ -108,7 +108,8 @@ func TestRDMACPeer(t *testing.T) {
 		c, err := iwarp.Server(testContext(t), x, &iwarp.Config{MPA: iwarp.MPAConfig{RDMAC: mpa.RDMACPermissive}})
 		ch <- accepted{c, err}
 	}()
-	p.Initiate("a permissive end answers revision 0 in kind", iwarptest.Request(iwarptest.FlagC|iwarptest.FlagM, 0, nil))
+	p.Initiate("a permissive end answers revision 0 in kind",
+		iwarptest.Request(iwarptest.FlagC|iwarptest.FlagM, 0, nil))
 	r := <-ch
 	check(t, "Server", r.err)
 	defer r.c.Abort()
@@ -150,11 +151,11 @@ func TestPeerSupports(t *testing.T) {
 		op   iwarp.Op
 		want iwarp.Support
 	}{
-		{a, iwarp.OpCompareSwap, iwarp.Supported},
-		{b, iwarp.OpFetchAdd, iwarp.Supported},
-		{b, iwarp.OpImmediate, iwarp.Supported},
-		{a, iwarp.OpImmediate, iwarp.SupportUnknown},
-		{a, iwarp.OpWrite, iwarp.Supported},
+		{c: a, op: iwarp.OpCompareSwap, want: iwarp.Supported},
+		{c: b, op: iwarp.OpFetchAdd, want: iwarp.Supported},
+		{c: b, op: iwarp.OpImmediate, want: iwarp.Supported},
+		{c: a, op: iwarp.OpImmediate, want: iwarp.SupportUnknown},
+		{c: a, op: iwarp.OpWrite, want: iwarp.Supported},
 	} {
 		if s := tt.c.PeerSupports(tt.op); s != tt.want {
 			t.Errorf("%v after use: %v, want %v", tt.op, s, tt.want)
@@ -176,7 +177,8 @@ func TestPeerWithoutExtensions(t *testing.T) {
 	p.Send(iwarptest.Terminate(0x0206, f))
 	p.CloseWrite()
 	err := <-done
-	if !errors.Is(err, errors.ErrUnsupported) || c.PeerSupports(iwarp.OpFetchAdd) != iwarp.NotSupported || c.PeerSupports(iwarp.OpImmediate) != iwarp.SupportUnknown {
+	if !errors.Is(err, errors.ErrUnsupported) || c.PeerSupports(iwarp.OpFetchAdd) != iwarp.NotSupported ||
+		c.PeerSupports(iwarp.OpImmediate) != iwarp.SupportUnknown {
 		t.Errorf("error %v, support %v", err, c.PeerSupports(iwarp.OpFetchAdd))
 	}
 }

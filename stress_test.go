@@ -71,7 +71,8 @@ func TestConcurrentUse(t *testing.T) {
 						data[i] = byte(w + r + i)
 					}
 					n := rand.IntN(size)
-					if err := errors.Join(from.RDMAWrite(t.Context(), data[:n], mr.Remote()), from.RDMARead(t.Context(), back[:n], mr.Remote())); err != nil {
+					if err := errors.Join(from.RDMAWrite(t.Context(), data[:n], mr.Remote()),
+						from.RDMARead(t.Context(), back[:n], mr.Remote())); err != nil {
 						t.Error(err)
 						return
 					}

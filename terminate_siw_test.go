@@ -22,9 +22,12 @@ func TestStartupErrorOrSiws(t *testing.T) {
 			before [][]byte
 			want   protocol.Code
 		}{
-			{"by an initiator, first of all", true, nil, code},
-			{"by an initiator, later", true, [][]byte{iwarptest.Write(0, 0, nil)}, code - 0x2000 + 0x0200},
-			{"by a responder", false, nil, code - 0x2000 + 0x0200},
+			{name: "by an initiator, first of all", server: true, want: code},
+			{
+				name: "by an initiator, later", server: true, before: [][]byte{iwarptest.Write(0, 0, nil)},
+				want: code - 0x2000 + 0x0200,
+			},
+			{name: "by a responder", want: code - 0x2000 + 0x0200},
 		} {
 			t.Run(c.name, func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {

@@ -24,22 +24,25 @@ func TestTLSEnds(t *testing.T) {
 		end      func(above *tls.Conn, below *net.TCPConn) error
 		graceful bool
 	}{
-		{"close_notify", func(above *tls.Conn, _ *net.TCPConn) error { return above.CloseWrite() }, true},
-		{"close_notify and FIN", func(above *tls.Conn, below *net.TCPConn) error {
+		{
+			name: "close_notify", end: func(above *tls.Conn, _ *net.TCPConn) error { return above.CloseWrite() },
+			graceful: true,
+		},
+		{name: "close_notify and FIN", end: func(above *tls.Conn, below *net.TCPConn) error {
 			return errors.Join(above.CloseWrite(), below.CloseWrite())
-		}, true},
-		{"FIN", func(_ *tls.Conn, below *net.TCPConn) error { return below.CloseWrite() }, false},
-		{"reset", func(_ *tls.Conn, below *net.TCPConn) error {
+		}, graceful: true},
+		{name: "FIN", end: func(_ *tls.Conn, below *net.TCPConn) error { return below.CloseWrite() }},
+		{name: "reset", end: func(_ *tls.Conn, below *net.TCPConn) error {
 			return errors.Join(below.SetLinger(0), below.Close())
-		}, false},
-		{"FIN within a record", func(_ *tls.Conn, below *net.TCPConn) error {
+		}},
+		{name: "FIN within a record", end: func(_ *tls.Conn, below *net.TCPConn) error {
 			_, err := below.Write([]byte{23, 3, 3, 0})
 			return errors.Join(err, below.CloseWrite())
-		}, false},
-		{"an alert that is not TLS", func(_ *tls.Conn, below *net.TCPConn) error {
+		}},
+		{name: "an alert that is not TLS", end: func(_ *tls.Conn, below *net.TCPConn) error {
 			_, err := below.Write([]byte{21, 3, 3, 0, 2, 1, 0}) // close_notify, not encrypted
 			return errors.Join(err, below.CloseWrite())
-		}, false},
+		}},
 	}
 	for _, version := range []uint16{tls.VersionTLS12, tls.VersionTLS13} {
 		for _, server := range []bool{false, true} {
@@ -71,7 +74,8 @@ func TestTLSEnds(t *testing.T) {
 
 // tlsPeer starts a connection over TLS against a scripted peer, with wrap around the
 // TCP connection of this end, and returns the peer's two layers too.
-func tlsPeer(t *testing.T, version uint16, server bool, wrap func(net.Conn) net.Conn) (*iwarp.Conn, *iwarptest.Peer, *tls.Conn, *net.TCPConn) {
+func tlsPeer(t *testing.T, version uint16, server bool,
+	wrap func(net.Conn) net.Conn) (*iwarp.Conn, *iwarptest.Peer, *tls.Conn, *net.TCPConn) {
 	t.Helper()
 	x, y := netPair(t, "tcp")
 	t.Cleanup(func() { _ = x.Close(); _ = y.Close() })

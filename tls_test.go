@@ -20,7 +20,9 @@ import (
 // use of Markers, with and without CRC.
 // Shows: SEC-5.4.2-01, DDP-8.4-01, MPA-4.4-02, MPA-4.4-04
 func TestTLS(t *testing.T) {
-	for _, markers := range [...]struct{ client, server bool }{{}, {client: true}, {server: true}, {true, true}} {
+	for _, markers := range [...]struct{ client, server bool }{
+		{}, {client: true}, {server: true}, {client: true, server: true},
+	} {
 		for _, crc := range []bool{true, false} {
 			t.Run(fmt.Sprintf("markers %v crc %v", markers, crc), func(t *testing.T) {
 				var dc iwarp.DeviceConfig
@@ -79,7 +81,8 @@ type bound struct {
 	err error
 }
 
-func startBound(ctx context.Context, start func(context.Context, *tls.Conn, []byte) (*iwarp.Conn, error), tc *tls.Conn, secret string) <-chan bound {
+func startBound(ctx context.Context, start func(context.Context, *tls.Conn, []byte) (*iwarp.Conn, error), tc *tls.Conn,
+	secret string) <-chan bound {
 	ch := make(chan bound, 1)
 	go func() {
 		c, err := start(ctx, tc, []byte(secret))
@@ -175,13 +178,13 @@ func TestTLSChannelBindingForged(t *testing.T) {
 		name  string
 		proof func(seen []byte, tc *tls.Conn) []byte
 	}{
-		{"the client's own proof", func(seen []byte, _ *tls.Conn) []byte { return seen }},
-		{"without a proof", func([]byte, *tls.Conn) []byte { return nil }},
-		{"the binding itself", func(_ []byte, tc *tls.Conn) []byte {
+		{name: "the client's own proof", proof: func(seen []byte, _ *tls.Conn) []byte { return seen }},
+		{name: "without a proof", proof: func([]byte, *tls.Conn) []byte { return nil }},
+		{name: "the binding itself", proof: func(_ []byte, tc *tls.Conn) []byte {
 			st := tc.ConnectionState()
 			return must(st.ExportKeyingMaterial("EXPORTER-Channel-Binding", nil, 32))(t)
 		}},
-		{"a proof with another secret", func(_ []byte, tc *tls.Conn) []byte {
+		{name: "a proof with another secret", proof: func(_ []byte, tc *tls.Conn) []byte {
 			return must(bindingProof(tc, []byte("guess"), "responder"))(t)
 		}},
 	} {
@@ -307,7 +310,10 @@ func TestCRCSuppressionCovers(t *testing.T) {
 					}
 					return c.covered, c.err
 				}
-				mine := newDevice(t, &iwarp.DeviceConfig{CRCSuppression: &iwarp.CRCSuppression{Protection: "ESP", Peers: c.peers, Covers: covers}})
+				mine := newDevice(t,
+					&iwarp.DeviceConfig{
+						CRCSuppression: &iwarp.CRCSuppression{Protection: "ESP", Peers: c.peers, Covers: covers},
+					})
 				var dc iwarp.DeviceConfig
 				if c.otherOff {
 					dc.CRCSuppression = &iwarp.CRCSuppression{Protection: "a test"}

@@ -28,7 +28,8 @@ func TestPostSendAll(t *testing.T) {
 		check(t, "PostRecv", b.PostRecv(iwarp.RecvWR{ID: uint64(100 + i), SG: [][]byte{r[:len(r)/3], r[len(r)/3:]}}))
 	}
 	g := newGuarded(1000)
-	mr := must(b.PD().NewMR(g.mem, iwarp.RemoteRead|iwarp.RemoteWrite|iwarp.RemoteAtomic, &iwarp.MROptions{QP: b, Base: 1 << 40}))(t)
+	mr := must(b.PD().NewMR(g.mem, iwarp.RemoteRead|iwarp.RemoteWrite|iwarp.RemoteAtomic,
+		&iwarp.MROptions{QP: b, Base: 1 << 40}))(t)
 	defer mr.Close()
 	other := must(b.PD().NewMR(make([]byte, 8), iwarp.RemoteRead, &iwarp.MROptions{QP: b}))(t)
 	defer other.Close()
@@ -40,9 +41,15 @@ func TestPostSendAll(t *testing.T) {
 		{ID: 1, Op: iwarp.OpWrite, SG: [][]byte{[]byte("abc"), nil, []byte("defghijkl")}, Remote: remoteAt(mr, 10)},
 		{ID: 2, Op: iwarp.OpRead, SG: [][]byte{x, y, z}, Remote: remoteAt(mr, 10)},
 		{ID: 3, Op: iwarp.OpFetchAdd, Remote: remoteAt(mr, 512), Operand: 7},
-		{ID: 4, Op: iwarp.OpCompareSwap, Remote: remoteAt(mr, 512), Compare: 7, CompareMask: ^uint64(0), Operand: 9, OperandMask: ^uint64(0)},
+		{
+			ID: 4, Op: iwarp.OpCompareSwap, Remote: remoteAt(mr, 512), Compare: 7, CompareMask: ^uint64(0), Operand: 9,
+			OperandMask: ^uint64(0),
+		},
 		{ID: 5, Op: iwarp.OpSend, SG: [][]byte{[]byte("one "), []byte("two")}},
-		{ID: 6, Op: iwarp.OpSendInvalidate, SG: [][]byte{inline}, Inline: true, Invalidate: other.STag(), Solicited: true},
+		{
+			ID: 6, Op: iwarp.OpSendInvalidate, SG: [][]byte{inline}, Inline: true, Invalidate: other.STag(),
+			Solicited: true,
+		},
 		{ID: 7, Op: iwarp.OpImmediate, Immediate: 42},
 		{ID: 8, Op: iwarp.OpInvalidate, Invalidate: mine.STag()},
 		{ID: 9, Op: iwarp.OpWrite, SG: [][]byte{[]byte("quiet")}, Remote: remoteAt(mr, 100), Unsignaled: true},
@@ -57,14 +64,17 @@ func TestPostSendAll(t *testing.T) {
 		if i == 8 {
 			want = wrs[9] // the ninth is unsignaled
 		}
-		if c.ID != want.ID || c.Op != want.Op || c.Err != nil || c.Status() != iwarp.StatusSuccess || c.QP != a || c.Length != lengths[c.ID] {
+		if c.ID != want.ID || c.Op != want.Op || c.Err != nil || c.Status() != iwarp.StatusSuccess || c.QP != a ||
+			c.Length != lengths[c.ID] {
 			t.Errorf("completion %d: %+v, want that of %v", i, c, want.Op)
 		}
 	}
 	if got[2].Original != 0 || got[3].Original != 7 || binary.NativeEndian.Uint64(g.mem[512:]) != 9 {
-		t.Errorf("atomics found %d and %d and left %d", got[2].Original, got[3].Original, binary.NativeEndian.Uint64(g.mem[512:]))
+		t.Errorf("atomics found %d and %d and left %d", got[2].Original, got[3].Original,
+			binary.NativeEndian.Uint64(g.mem[512:]))
 	}
-	if s := string(x) + string(y) + string(z); s != "abcdefghijkl" || string(g.mem[10:22]) != s || string(g.mem[100:105]) != "quiet" {
+	if s := string(x) + string(y) + string(z); s != "abcdefghijkl" || string(g.mem[10:22]) != s ||
+		string(g.mem[100:105]) != "quiet" {
 		t.Errorf("read %q", s)
 	}
 	if mine.Valid() || other.Valid() || !mr.Valid() {
@@ -94,13 +104,21 @@ func TestPostErrors(t *testing.T) {
 		bad   iwarp.SendWR
 		words []string
 	}{
-		{iwarp.SendWR{Op: 99}, []string{"Op", "99"}},
-		{iwarp.SendWR{}, []string{"Op", "0"}},
-		{iwarp.SendWR{Op: iwarp.OpSend, SG: make([][]byte, 3)}, []string{"SG", "3 elements", "at most 2"}},
-		{iwarp.SendWR{Op: iwarp.OpSend, Inline: true, SG: [][]byte{make([]byte, 1025)}}, []string{"Inline", "1025", "1024"}},
-		{iwarp.SendWR{Op: iwarp.OpRead, Inline: true, SG: [][]byte{make([]byte, 1)}}, []string{"Inline"}},
-		{iwarp.SendWR{Op: iwarp.OpWrite, SG: [][]byte{make([]byte, 2)}, Remote: iwarp.RemoteBuffer{TO: ^uint64(0)}}, []string{"TO", "wrap"}},
-		{iwarp.SendWR{Op: iwarp.OpFetchAdd, SG: [][]byte{make([]byte, 8)}}, []string{"SG"}},
+		{bad: iwarp.SendWR{Op: 99}, words: []string{"Op", "99"}},
+		{bad: iwarp.SendWR{}, words: []string{"Op", "0"}},
+		{bad: iwarp.SendWR{Op: iwarp.OpSend, SG: make([][]byte, 3)}, words: []string{"SG", "3 elements", "at most 2"}},
+		{
+			bad:   iwarp.SendWR{Op: iwarp.OpSend, Inline: true, SG: [][]byte{make([]byte, 1025)}},
+			words: []string{"Inline", "1025", "1024"},
+		},
+		{bad: iwarp.SendWR{Op: iwarp.OpRead, Inline: true, SG: [][]byte{make([]byte, 1)}}, words: []string{"Inline"}},
+		{
+			bad: iwarp.SendWR{
+				Op: iwarp.OpWrite, SG: [][]byte{make([]byte, 2)}, Remote: iwarp.RemoteBuffer{TO: ^uint64(0)},
+			},
+			words: []string{"TO", "wrap"},
+		},
+		{bad: iwarp.SendWR{Op: iwarp.OpFetchAdd, SG: [][]byte{make([]byte, 8)}}, words: []string{"SG"}},
 	} {
 		err := a.PostSend(ok, ok, c.bad, ok)
 		var perr *iwarp.PostError
@@ -151,7 +169,8 @@ func TestSendQueueFull(t *testing.T) {
 		p := iwarptest.NewPeer(t, y)
 		done := make(chan *iwarp.Conn, 1)
 		go func() {
-			c, err := iwarp.Client(testContext(t), x, &iwarp.Config{QP: qp, MPA: iwarp.MPAConfig{RTR: iwarp.RTRNone}, ORD: 1})
+			c, err := iwarp.Client(testContext(t), x,
+				&iwarp.Config{QP: qp, MPA: iwarp.MPAConfig{RTR: iwarp.RTRNone}, ORD: 1})
 			if err != nil {
 				t.Error(err)
 			}
@@ -173,7 +192,8 @@ func TestSendQueueFull(t *testing.T) {
 		for i := range depth {
 			req := p.Frame("the next Read Request")
 			p.WantIdle("a Read beyond ORD waits")
-			p.Send(iwarptest.ReadResponse(binary.BigEndian.Uint32(req[18:]), binary.BigEndian.Uint64(req[22:]), []byte{1, 2, 3, byte(i)}))
+			p.Send(iwarptest.ReadResponse(binary.BigEndian.Uint32(req[18:]), binary.BigEndian.Uint64(req[22:]),
+				[]byte{1, 2, 3, byte(i)}))
 			if got := collect(t, qp.SendCQ(), 1)[0]; got.ID != uint64(i) || got.Err != nil || sink[3] != byte(i) {
 				t.Fatalf("completion %+v", got)
 			}
@@ -225,7 +245,9 @@ func TestFence(t *testing.T) {
 		c, p := clientOfPeer(t, nil)
 		qp := c.QP()
 		read := iwarp.SendWR{Op: iwarp.OpRead, SG: [][]byte{make([]byte, 4)}}
-		check(t, "PostSend", qp.PostSend(read, read, read, read, iwarp.SendWR{Op: iwarp.OpSend, Fence: true}, iwarp.SendWR{Op: iwarp.OpWrite}))
+		check(t, "PostSend",
+			qp.PostSend(read, read, read, read, iwarp.SendWR{Op: iwarp.OpSend, Fence: true},
+				iwarp.SendWR{Op: iwarp.OpWrite}))
 		var reqs [][]byte
 		for range 4 {
 			reqs = append(reqs, p.Frame("a Read Request"))
@@ -246,9 +268,11 @@ func TestFence(t *testing.T) {
 // and says so (R67).
 // Shows: DDP-8.3.2-02, DDP-8.3.2-05, RDMAP-8.1.2-05
 func TestDeviceLimits(t *testing.T) {
-	d := newDevice(t, &iwarp.DeviceConfig{MaxPD: 2, MaxQP: 2, MaxCQ: 5, MaxMR: 2, MaxCQE: 10, MaxWR: 6, MaxSGE: 3, MaxRead: 4})
+	d := newDevice(t,
+		&iwarp.DeviceConfig{MaxPD: 2, MaxQP: 2, MaxCQ: 5, MaxMR: 2, MaxCQE: 10, MaxWR: 6, MaxSGE: 3, MaxRead: 4})
 	l := d.Limits()
-	if l.MaxPD != 2 || l.MaxQP != 2 || l.MaxCQ != 5 || l.MaxMR != 2 || l.MaxCQE != 10 || l.MaxWR != 6 || l.MaxSGE != 3 || l.MaxRead != 4 ||
+	if l.MaxPD != 2 || l.MaxQP != 2 || l.MaxCQ != 5 || l.MaxMR != 2 || l.MaxCQE != 10 || l.MaxWR != 6 ||
+		l.MaxSGE != 3 || l.MaxRead != 4 ||
 		l.MaxInline < 64 || l.MaxMessage != 1<<32-1 {
 		t.Fatalf("limits %+v", l)
 	}
@@ -300,7 +324,8 @@ func TestDeviceLimits(t *testing.T) {
 			t.Errorf("PostRecv %d: %v", i, err)
 		}
 	}
-	if _, err := iwarp.Dial(t.Context(), "tcp", "127.0.0.1:1", &iwarp.Config{Device: d, IRD: 5}); !errors.Is(err, iwarp.ErrLimit) {
+	if _, err := iwarp.Dial(t.Context(), "tcp", "127.0.0.1:1", &iwarp.Config{Device: d, IRD: 5}); !errors.Is(err,
+		iwarp.ErrLimit) {
 		t.Errorf("IRD beyond the limit: %v", err)
 	}
 	for _, q := range []*iwarp.QP{q1, q2} {
@@ -321,7 +346,8 @@ func TestDeviceLimits(t *testing.T) {
 
 // The defaults fit a device with small limits.
 func TestSmallDevice(t *testing.T) {
-	d := newDevice(t, &iwarp.DeviceConfig{MaxPD: 2, MaxQP: 2, MaxCQ: 4, MaxMR: 1, MaxCQE: 1, MaxWR: 1, MaxSGE: 1, MaxRead: 1})
+	d := newDevice(t,
+		&iwarp.DeviceConfig{MaxPD: 2, MaxQP: 2, MaxCQ: 4, MaxMR: 1, MaxCQE: 1, MaxWR: 1, MaxSGE: 1, MaxRead: 1})
 	a, b := tcpPair(t, &iwarp.Config{Device: d}, &iwarp.Config{Device: d})
 	ctx := testContext(t)
 	for range 3 {
@@ -389,10 +415,10 @@ func TestRemoteBufferLength(t *testing.T) {
 			name string
 			to   iwarp.RemoteBuffer
 		}{
-			{"longer than Length", mr.Remote().Slice(0, 7)},
-			{"longer than what is left", mr.Remote().Slice(9, 7)},
-			{"a part behind the end", mr.Remote().Slice(17, 0)},
-			{"a part that is too long", mr.Remote().Slice(9, 8)},
+			{name: "longer than Length", to: mr.Remote().Slice(0, 7)},
+			{name: "longer than what is left", to: mr.Remote().Slice(9, 7)},
+			{name: "a part behind the end", to: mr.Remote().Slice(17, 0)},
+			{name: "a part that is too long", to: mr.Remote().Slice(9, 8)},
 		} {
 			if err := a.PostSend(wr(8, tt.to)); !errors.Is(err, iwarp.ErrInvalidWR) {
 				t.Errorf("%v, %s: %v, want ErrInvalidWR", op, tt.name, err)
@@ -403,7 +429,8 @@ func TestRemoteBufferLength(t *testing.T) {
 			check(t, c.Op.String(), c.Err)
 		}
 	}
-	check(t, "PostSend", a.PostSend(iwarp.SendWR{Op: iwarp.OpWrite, SG: [][]byte{make([]byte, 17)}, Remote: remoteAt(mr, 0)}))
+	check(t, "PostSend",
+		a.PostSend(iwarp.SendWR{Op: iwarp.OpWrite, SG: [][]byte{make([]byte, 17)}, Remote: remoteAt(mr, 0)}))
 	wantDone(t, a.Conn())
 	wantCode(t, a.Conn().Err(), protocol.DDPTaggedBounds, true)
 }
@@ -447,14 +474,16 @@ func TestFlush(t *testing.T) {
 	}
 	check(t, "PostSend on a failed connection", a.PostSend(wrs...))
 	for i, c := range collect(t, a.SendCQ(), len(wrs)) {
-		if c.ID != wrs[i].ID || c.Op != wrs[i].Op || !errors.Is(c.Err, iwarp.ErrFlushed) || c.Status() != iwarp.StatusFlushed {
+		if c.ID != wrs[i].ID || c.Op != wrs[i].Op || !errors.Is(c.Err, iwarp.ErrFlushed) ||
+			c.Status() != iwarp.StatusFlushed {
 			t.Errorf("%+v (%v), want the flush of %d %v", c, c.Status(), wrs[i].ID, wrs[i].Op)
 		}
 		wantCode(t, c.Err, protocol.MPAConnectionLost, false)
 	}
 	check(t, "PostRecv on a failed connection", a.PostRecv(iwarp.RecvWR{ID: 3}))
 	for i, c := range collect(t, a.RecvCQ(), 4) {
-		if c.ID != uint64(i) || c.Op != iwarp.OpRecv || !errors.Is(c.Err, iwarp.ErrFlushed) || c.Status() != iwarp.StatusFlushed {
+		if c.ID != uint64(i) || c.Op != iwarp.OpRecv || !errors.Is(c.Err, iwarp.ErrFlushed) ||
+			c.Status() != iwarp.StatusFlushed {
 			t.Errorf("%+v, want the flush of receive %d", c, i)
 		}
 	}
@@ -498,18 +527,18 @@ func TestStatus(t *testing.T) {
 		err  error
 		want iwarp.Status
 	}{
-		{iwarp.OpSend, nil, iwarp.StatusSuccess},
-		{iwarp.OpWrite, remote(protocol.DDPTaggedBounds), iwarp.StatusRemoteAccess},
-		{iwarp.OpRead, remote(protocol.RDMAPAccess), iwarp.StatusRemoteAccess},
-		{iwarp.OpSend, remote(protocol.DDPUntaggedNoBuffer), iwarp.StatusRemoteInvalid},
-		{iwarp.OpImmediate, remote(protocol.RDMAPOpcode), iwarp.StatusRemoteUnsupported},
-		{iwarp.OpRead, flushed(remote(protocol.RDMAPAccess)), iwarp.StatusFlushed},
-		{iwarp.OpSend, flushed(&iwarp.ProtocolError{Code: protocol.MPACRC}), iwarp.StatusFlushed},
-		{iwarp.OpRead, &iwarp.ProtocolError{Code: protocol.RDMAPLocalCatastrophic}, iwarp.StatusLocal},
-		{iwarp.OpRecv, flushed(remote(protocol.DDPTaggedBounds)), iwarp.StatusFlushed},
-		{iwarp.OpRecv, &iwarp.ProtocolError{Code: protocol.DDPUntaggedTooLong}, iwarp.StatusLength},
-		{iwarp.OpRecv, &iwarp.ProtocolError{Code: protocol.RDMAPCannotInvalidate}, iwarp.StatusLocal},
-		{iwarp.OpSend, remote(protocol.DDPUntaggedTooLong), iwarp.StatusRemoteInvalid},
+		{op: iwarp.OpSend, err: nil, want: iwarp.StatusSuccess},
+		{op: iwarp.OpWrite, err: remote(protocol.DDPTaggedBounds), want: iwarp.StatusRemoteAccess},
+		{op: iwarp.OpRead, err: remote(protocol.RDMAPAccess), want: iwarp.StatusRemoteAccess},
+		{op: iwarp.OpSend, err: remote(protocol.DDPUntaggedNoBuffer), want: iwarp.StatusRemoteInvalid},
+		{op: iwarp.OpImmediate, err: remote(protocol.RDMAPOpcode), want: iwarp.StatusRemoteUnsupported},
+		{op: iwarp.OpRead, err: flushed(remote(protocol.RDMAPAccess)), want: iwarp.StatusFlushed},
+		{op: iwarp.OpSend, err: flushed(&iwarp.ProtocolError{Code: protocol.MPACRC}), want: iwarp.StatusFlushed},
+		{op: iwarp.OpRead, err: &iwarp.ProtocolError{Code: protocol.RDMAPLocalCatastrophic}, want: iwarp.StatusLocal},
+		{op: iwarp.OpRecv, err: flushed(remote(protocol.DDPTaggedBounds)), want: iwarp.StatusFlushed},
+		{op: iwarp.OpRecv, err: &iwarp.ProtocolError{Code: protocol.DDPUntaggedTooLong}, want: iwarp.StatusLength},
+		{op: iwarp.OpRecv, err: &iwarp.ProtocolError{Code: protocol.RDMAPCannotInvalidate}, want: iwarp.StatusLocal},
+		{op: iwarp.OpSend, err: remote(protocol.DDPUntaggedTooLong), want: iwarp.StatusRemoteInvalid},
 	} {
 		if got := (&iwarp.Completion{Op: c.op, Err: c.err}).Status(); got != c.want {
 			t.Errorf("%v, %v: %v, want %v", c.op, c.err, got, c.want)

@@ -28,19 +28,22 @@ func TestVerifyReply(t *testing.T) {
 				x, y := pipe(nil)
 				p := iwarptest.NewPeer(t, y)
 				var seen []iwarp.ConnectionState
-				cfg := &iwarp.Config{MPA: iwarp.MPAConfig{Revision: rev}, IRD: 7, ORD: 9, VerifyReply: func(st iwarp.ConnectionState) error {
-					seen = append(seen, st)
-					return verdict
-				}}
+				cfg := &iwarp.Config{MPA: iwarp.MPAConfig{Revision: rev}, IRD: 7, ORD: 9,
+					VerifyReply: func(st iwarp.ConnectionState) error {
+						seen = append(seen, st)
+						return verdict
+					}}
 				got := make(chan accepted, 1)
 				go func() { c, err := iwarp.Client(testContext(t), x, cfg); got <- accepted{c, err} }()
 				reply := iwarptest.Reply(iwarptest.FlagC, 1, []byte("pd"))
 				if rev == 2 {
-					reply = iwarptest.Reply(iwarptest.FlagC|iwarptest.FlagS, 2, iwarptest.Enhanced(0x8000|5, 0x8000|6, []byte("pd")))
+					reply = iwarptest.Reply(iwarptest.FlagC|iwarptest.FlagS, 2,
+						iwarptest.Enhanced(0x8000|5, 0x8000|6, []byte("pd")))
 				}
 				p.Respond("startup", append(bytes.Clone(reply), "and more"...)) // what is behind it is not MPA's
 				a := <-got
-				if len(seen) != 1 || string(seen[0].PrivateData) != "pd" || !seen[0].Initiator || int(seen[0].Revision) != rev {
+				if len(seen) != 1 || string(seen[0].PrivateData) != "pd" || !seen[0].Initiator ||
+					int(seen[0].Revision) != rev {
 					t.Fatalf("asked about %+v", seen)
 				}
 				if rev == 2 && (seen[0].ORD != 5 || seen[0].PeerORD != 6 || !seen[0].PeerToPeer) {
@@ -78,7 +81,8 @@ func TestVerifyReply(t *testing.T) {
 // program.
 func TestVerifyReplyNotAsked(t *testing.T) {
 	for name, reply := range map[string][]byte{
-		"rejected":    iwarptest.Reply(iwarptest.FlagC|iwarptest.FlagR|iwarptest.FlagS, 2, iwarptest.Enhanced(1, 1, nil)),
+		"rejected": iwarptest.Reply(iwarptest.FlagC|iwarptest.FlagR|iwarptest.FlagS, 2,
+			iwarptest.Enhanced(1, 1, nil)),
 		"no RTR":      iwarptest.Reply(iwarptest.FlagC|iwarptest.FlagS, 2, iwarptest.Enhanced(0x8000|32, 4, nil)),
 		"wrong frame": iwarptest.Reply(iwarptest.FlagC, 1, nil),
 	} {
@@ -88,10 +92,11 @@ func TestVerifyReplyNotAsked(t *testing.T) {
 				p := iwarptest.NewPeer(t, y)
 				got := make(chan error, 1)
 				go func() {
-					_, err := iwarp.Client(testContext(t), x, &iwarp.Config{VerifyReply: func(iwarp.ConnectionState) error {
-						t.Error("asked")
-						return nil
-					}})
+					_, err := iwarp.Client(testContext(t), x,
+						&iwarp.Config{VerifyReply: func(iwarp.ConnectionState) error {
+							t.Error("asked")
+							return nil
+						}})
 					got <- err
 				}()
 				p.Respond("startup", reply)
@@ -113,13 +118,15 @@ func TestVerifyReplyLate(t *testing.T) {
 		p := iwarptest.NewPeer(t, y)
 		got := make(chan error, 1)
 		go func() {
-			_, err := iwarp.Client(t.Context(), x, &iwarp.Config{StartupTimeout: time.Second, VerifyReply: func(iwarp.ConnectionState) error {
-				time.Sleep(time.Minute)
-				return nil
-			}})
+			_, err := iwarp.Client(t.Context(), x,
+				&iwarp.Config{StartupTimeout: time.Second, VerifyReply: func(iwarp.ConnectionState) error {
+					time.Sleep(time.Minute)
+					return nil
+				}})
 			got <- err
 		}()
-		p.Respond("startup", iwarptest.Reply(iwarptest.FlagC|iwarptest.FlagS, 2, iwarptest.Enhanced(0x8000|32, 0x8000|4, nil)))
+		p.Respond("startup",
+			iwarptest.Reply(iwarptest.FlagC|iwarptest.FlagS, 2, iwarptest.Enhanced(0x8000|32, 0x8000|4, nil)))
 		if err := <-got; !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("%v", err)
 		}
@@ -134,7 +141,8 @@ func TestVerifyReplyDial(t *testing.T) {
 		_, _ = io.Copy(io.Discard, c)
 	})
 	lost := &iwarp.ProtocolError{Code: protocol.MPAConnectionLost}
-	_, err := iwarp.Dial(testContext(t), "tcp", address, &iwarp.Config{VerifyReply: func(iwarp.ConnectionState) error { return lost }})
+	_, err := iwarp.Dial(testContext(t), "tcp", address,
+		&iwarp.Config{VerifyReply: func(iwarp.ConnectionState) error { return lost }})
 	var declined *iwarp.DeclinedError
 	if !errors.As(err, &declined) || count.Load() != 1 {
 		t.Errorf("%v after %d connections", err, count.Load())

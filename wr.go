@@ -107,7 +107,10 @@ const (
 	StatusLength                   // the message was longer than the receive
 )
 
-var statusNames = [...]string{"success", "flushed", "remote access error", "remote operation error", "not supported by the peer", "local error", "message longer than the receive"}
+var statusNames = [...]string{
+	"success", "flushed", "remote access error", "remote operation error", "not supported by the peer", "local error",
+	"message longer than the receive",
+}
 
 // String returns the outcome in words.
 func (s Status) String() string {

@@ -123,7 +123,8 @@ func (p *Packet) check() error {
 		return fmt.Errorf("capture: Packet.Data has %d octets: at most %d", len(p.Data), maxPacket)
 	}
 	if p.Length != 0 && (p.Length < len(p.Data) || int64(p.Length) > math.MaxUint32) {
-		return fmt.Errorf("capture: Packet.Length is %d: at least the %d octets of Data, and 32 bits", p.Length, len(p.Data))
+		return fmt.Errorf("capture: Packet.Length is %d: at least the %d octets of Data, and 32 bits", p.Length,
+			len(p.Data))
 	}
 	if len(p.Comment) > math.MaxUint16 {
 		return fmt.Errorf("capture: Packet.Comment has %d octets: at most %d", len(p.Comment), math.MaxUint16)

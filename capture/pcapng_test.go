@@ -17,7 +17,10 @@ func TestWriterOctets(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := &capture.Packet{Time: time.Unix(0, 0x0102030405060708), Data: []byte("hello"), Length: 9, Direction: capture.Outbound, Comment: "c"}
+	p := &capture.Packet{
+		Time: time.Unix(0, 0x0102030405060708), Data: []byte("hello"), Length: 9, Direction: capture.Outbound,
+		Comment: "c",
+	}
 	if err := w.WritePacket(p); err != nil {
 		t.Fatal(err)
 	}

@@ -55,7 +55,8 @@ func equalPackets(a, b []capture.Packet) bool {
 	return slices.EqualFunc(a, b, func(a, b capture.Packet) bool {
 		same := bytes.Equal(a.Data, b.Data) && a.Time.Equal(b.Time)
 		a.Data, b.Data, a.Time, b.Time = nil, nil, time.Time{}, time.Time{}
-		return same && a.Length == b.Length && a.Direction == b.Direction && a.Comment == b.Comment && a.Link == b.Link &&
+		return same && a.Length == b.Length && a.Direction == b.Direction && a.Comment == b.Comment &&
+			a.Link == b.Link &&
 			a.Interface == b.Interface
 	})
 }

@@ -119,13 +119,13 @@ func TestRecorder(t *testing.T) {
 		address string // "" is a pipe
 		a, b    bool   // ends to wrap
 	}{
-		{"initiator", "127.0.0.1:0", true, false},
-		{"responder", "127.0.0.1:0", false, true},
-		{"both ends", "127.0.0.1:0", true, true},
-		{"initiator, IPv6", "[::1]:0", true, false},
-		{"both ends, IPv6", "[::1]:0", true, true},
-		{"initiator of a pipe", "", true, false},
-		{"responder of a pipe", "", false, true},
+		{name: "initiator", address: "127.0.0.1:0", a: true},
+		{name: "responder", address: "127.0.0.1:0", b: true},
+		{name: "both ends", address: "127.0.0.1:0", a: true, b: true},
+		{name: "initiator, IPv6", address: "[::1]:0", a: true},
+		{name: "both ends, IPv6", address: "[::1]:0", a: true, b: true},
+		{name: "initiator of a pipe", address: "", a: true},
+		{name: "responder of a pipe", address: "", b: true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			var out bytes.Buffer
@@ -163,7 +163,8 @@ func TestRecorder(t *testing.T) {
 			if c.b {
 				checkSizes(t, other.sizes)
 			}
-			if s, _ := readSegment(rec.packets[0].data); c.address != "" && (s.src.String() != local || s.dst.String() != remote) {
+			if s, _ := readSegment(rec.packets[0].data); c.address != "" &&
+				(s.src.String() != local || s.dst.String() != remote) {
 				t.Errorf("recorded from %v to %v, want %v to %v", s.src, s.dst, local, remote)
 			}
 		})
@@ -224,20 +225,20 @@ func TestRecorderReset(t *testing.T) {
 		reset func(w *iwarptest.Conn, wrapped net.Conn, peer *iwarptest.Conn) error
 		mine  bool
 	}{
-		{"Abort", func(_ *iwarptest.Conn, c net.Conn, _ *iwarptest.Conn) error {
+		{name: "Abort", reset: func(_ *iwarptest.Conn, c net.Conn, _ *iwarptest.Conn) error {
 			return c.(interface{ Abort() error }).Abort()
-		}, true},
-		{"SetLinger", func(_ *iwarptest.Conn, c net.Conn, _ *iwarptest.Conn) error {
+		}, mine: true},
+		{name: "SetLinger", reset: func(_ *iwarptest.Conn, c net.Conn, _ *iwarptest.Conn) error {
 			return errors.Join(c.(interface{ SetLinger(int) error }).SetLinger(0), c.Close())
-		}, true},
-		{"peer, seen by Read", func(_ *iwarptest.Conn, c net.Conn, p *iwarptest.Conn) error {
+		}, mine: true},
+		{name: "peer, seen by Read", reset: func(_ *iwarptest.Conn, c net.Conn, p *iwarptest.Conn) error {
 			_ = p.Abort()
 			if _, err := c.Read(make([]byte, 1)); !errors.Is(err, syscall.ECONNRESET) {
 				return err
 			}
 			return c.Close()
-		}, false},
-		{"peer, seen by Write", func(_ *iwarptest.Conn, c net.Conn, p *iwarptest.Conn) error {
+		}},
+		{name: "peer, seen by Write", reset: func(_ *iwarptest.Conn, c net.Conn, p *iwarptest.Conn) error {
 			_ = p.Abort()
 			if _, err := c.Write(nil); err != nil && !errors.Is(err, syscall.ECONNRESET) {
 				return err
@@ -246,7 +247,7 @@ func TestRecorderReset(t *testing.T) {
 				return err
 			}
 			return c.Close()
-		}, false},
+		}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			var out bytes.Buffer
@@ -277,7 +278,7 @@ func TestRecorderShortWrite(t *testing.T) {
 	for _, c := range []struct {
 		write string
 		n     int
-	}{{"abcdef", 3}, {"defgh", 3}, {"gh", 2}} {
+	}{{write: "abcdef", n: 3}, {write: "defgh", n: 3}, {write: "gh", n: 2}} {
 		if n, err := w.Write([]byte(c.write)); n != c.n {
 			t.Fatalf("%q: %d octets, %v", c.write, n, err)
 		}
@@ -355,7 +356,8 @@ func TestRecorderLossless(t *testing.T) {
 		converse(t, r.Conn(a), r.Conn(b), up, down)
 		opener, other := follow(t, finish(t, r, &w.Buffer))
 		if !bytes.Equal(opener.octets, up) || !bytes.Equal(other.octets, down) || r.Dropped() != 0 {
-			t.Errorf("buffer %d: recorded %d and %d octets, %d packets dropped", buffer, len(opener.octets), len(other.octets), r.Dropped())
+			t.Errorf("buffer %d: recorded %d and %d octets, %d packets dropped", buffer, len(opener.octets),
+				len(other.octets), r.Dropped())
 		}
 	}
 }

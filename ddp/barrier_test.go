@@ -14,11 +14,14 @@ import (
 // Shows: DDP-8.3.1-05, RDMAP-8.1.1-06, SEC-6.2.2-02
 func TestRevocationWaits(t *testing.T) {
 	for name, revoke := range map[string]func(*ddp.Table, *ddp.Region){
-		"Invalidate":       func(_ *ddp.Table, r *ddp.Region) { r.Invalidate() },
-		"Deregister":       func(_ *ddp.Table, r *ddp.Region) { r.Deregister() },
-		"SetAccess":        func(_ *ddp.Table, r *ddp.Region) { r.SetAccess(0) },
-		"Rekey":            func(_ *ddp.Table, r *ddp.Region) { r.Rekey(uint8(r.STag()) + 1) },
-		"RemoteInvalidate": func(table *ddp.Table, r *ddp.Region) { table.RemoteInvalidate(r.STag(), me.PD, me.Stream) },
+		"Invalidate": func(_ *ddp.Table, r *ddp.Region) { r.Invalidate() },
+		"Deregister": func(_ *ddp.Table, r *ddp.Region) { r.Deregister() },
+		"SetAccess":  func(_ *ddp.Table, r *ddp.Region) { r.SetAccess(0) },
+		"Rekey":      func(_ *ddp.Table, r *ddp.Region) { r.Rekey(uint8(r.STag()) + 1) },
+		"RemoteInvalidate": func(table *ddp.Table,
+			r *ddp.Region) {
+			table.RemoteInvalidate(r.STag(), me.PD, me.Stream)
+		},
 	} {
 		for _, shared := range []bool{false, true} {
 			if shared && name == "RemoteInvalidate" {

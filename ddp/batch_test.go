@@ -22,38 +22,61 @@ func TestBatchHoldsRegion(t *testing.T) {
 		do   func(t *testing.T, f *fixture)
 		want func(f *fixture) *ddp.Region // held afterwards
 	}{
-		{"the same message", func(t *testing.T, f *fixture) { f.good(t, "third", part(f.a, 8, false)) }, func(f *fixture) *ddp.Region { return f.a }},
-		{"its last segment", func(t *testing.T, f *fixture) { f.good(t, "last", part(f.a, 8, true)) }, nil},
-		{"another region", func(t *testing.T, f *fixture) { f.good(t, "other", part(f.b, 0, false)) }, func(f *fixture) *ddp.Region { return f.b }},
-		{"the last segment of another message", func(t *testing.T, f *fixture) { f.good(t, "other", part(f.b, 0, true)) }, nil},
-		{"another opcode", func(t *testing.T, f *fixture) {
+		{
+			name: "the same message", do: func(t *testing.T, f *fixture) { f.good(t, "third", part(f.a, 8, false)) },
+			want: func(f *fixture) *ddp.Region { return f.a },
+		},
+		{
+			name: "its last segment", do: func(t *testing.T, f *fixture) { f.good(t, "last", part(f.a, 8, true)) },
+			want: nil,
+		},
+		{
+			name: "another region", do: func(t *testing.T, f *fixture) { f.good(t, "other", part(f.b, 0, false)) },
+			want: func(f *fixture) *ddp.Region { return f.b },
+		},
+		{
+			name: "the last segment of another message",
+			do:   func(t *testing.T, f *fixture) { f.good(t, "other", part(f.b, 0, true)) }, want: nil,
+		},
+		{name: "another opcode", do: func(t *testing.T, f *fixture) {
 			h := tagged(f.a.STag(), 8, false)
 			h.Control++
 			f.good(t, "other", segment(h, "abcd"))
-		}, func(f *fixture) *ddp.Region { return f.a }},
-		{"a sink", func(t *testing.T, f *fixture) { f.good(t, "sink", segment(tagged(f.k.STag(), 0, false), "ab")) }, nil},
-		{"a Send", func(t *testing.T, f *fixture) { f.good(t, "send", segment(untagged(0, 1, 0, true), "ab")) }, nil},
-		{"a part of a Send", func(t *testing.T, f *fixture) { f.good(t, "send", segment(untagged(0, 1, 0, false), "ab")) }, nil},
-		{"the end of the batch", func(_ *testing.T, f *fixture) { f.EndBatch(); f.EndBatch() }, nil},
-		{"the end of reception", func(_ *testing.T, f *fixture) { f.Release(func(_, _ uint32, _ ddp.Buffer) {}) }, nil},
-		{"an error within the region", func(t *testing.T, f *fixture) {
+		}, want: func(f *fixture) *ddp.Region { return f.a }},
+		{
+			name: "a sink",
+			do:   func(t *testing.T, f *fixture) { f.good(t, "sink", segment(tagged(f.k.STag(), 0, false), "ab")) },
+			want: nil,
+		},
+		{
+			name: "a Send",
+			do:   func(t *testing.T, f *fixture) { f.good(t, "send", segment(untagged(0, 1, 0, true), "ab")) },
+			want: nil,
+		},
+		{
+			name: "a part of a Send",
+			do:   func(t *testing.T, f *fixture) { f.good(t, "send", segment(untagged(0, 1, 0, false), "ab")) },
+			want: nil,
+		},
+		{name: "the end of the batch", do: func(_ *testing.T, f *fixture) { f.EndBatch(); f.EndBatch() }, want: nil},
+		{name: "an error within the region", do: func(t *testing.T, f *fixture) {
 			wantCode(t, "bounds", f.next(part(f.a, 1<<20, false)), protocol.DDPTaggedBounds)
-		}, nil},
-		{"an unknown STag", func(t *testing.T, f *fixture) {
+		}, want: nil},
+		{name: "an unknown STag", do: func(t *testing.T, f *fixture) {
 			wantCode(t, "unknown", f.next(segment(tagged(0xdead, 0, false), "ab")), protocol.DDPTaggedInvalidSTag)
-		}, nil},
-		{"an error of the ULP", func(t *testing.T, f *fixture) {
+		}, want: nil},
+		{name: "an error of the ULP", do: func(t *testing.T, f *fixture) {
 			f.up.refuse = &protocol.Error{Code: protocol.RDMAPOpcode, Section: "x", Detail: "y"}
 			wantCode(t, "refused", f.next(part(f.a, 8, false)), protocol.RDMAPOpcode)
-		}, nil},
-		{"half a header", func(t *testing.T, f *fixture) {
+		}, want: nil},
+		{name: "half a header", do: func(t *testing.T, f *fixture) {
 			wantCode(t, "short", f.next([]byte{0x81, 0x40, 0}), protocol.DDPLocalCatastrophic)
-		}, nil},
-		{"another version", func(t *testing.T, f *fixture) {
+		}, want: nil},
+		{name: "another version", do: func(t *testing.T, f *fixture) {
 			h := tagged(f.a.STag(), 8, false)
 			h.Version = 2
 			wantCode(t, "version", f.next(segment(h, "abcd")), protocol.DDPTaggedVersion)
-		}, nil},
+		}, want: nil},
 	} {
 		for _, ordered := range []bool{true, false} {
 			f := &fixture{sink: newSinkOf(ddp.ReceiverConfig{Peer: me, Ordered: ordered, Batched: true})}

@@ -68,7 +68,8 @@ func stream(tb testing.TB, kind string, n, payload int, ordered, swap bool) (tur
 				at = i ^ 1
 			}
 			if kind == "send" {
-				segs[at][10], segs[at][11], segs[at][12], segs[at][13] = byte(msn>>24), byte(msn>>16), byte(msn>>8), byte(msn)
+				segs[at][10], segs[at][11], segs[at][12], segs[at][13] = byte(msn>>24), byte(msn>>16), byte(msn>>8),
+					byte(msn)
 			}
 			if kind == "sink" {
 				binary.BigEndian.PutUint32(segs[at][2:], uint32(stag))

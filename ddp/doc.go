@@ -55,7 +55,7 @@
 // # Sending
 //
 // [Outgoing] cuts a message into segments lazily, each at the MULPDU that the LLP
-// has at that moment, without copying or allocating. [Sequence] counts MSNs.
+// has at that moment, without copying or allocating.
 //
 // # Revocation
 //

@@ -61,18 +61,21 @@ func wrapped(c *codes, s STag, to, n uint64) *protocol.Error {
 }
 
 func outOfBounds(c *codes, s STag, to, n, base, size uint64) *protocol.Error {
-	return fail(c.bounds, c.section, "STag %v, TO 0x%016x: %d octets from there are not within base 0x%016x, length %d", s, to, n, base, size)
+	return fail(c.bounds, c.section, "STag %v, TO 0x%016x: %d octets from there are not within base 0x%016x, length %d",
+		s, to, n, base, size)
 }
 
 // again is the error for octets of a message that have come before.
 func again(s STag, to, n, missing uint64) *protocol.Error {
 	return fail(placeCodes.bounds, placeCodes.section,
-		"STag %v, TO 0x%016x: some of %d octets from there have come already; the first that is missing is 0x%016x", s, to, n, missing)
+		"STag %v, TO 0x%016x: some of %d octets from there have come already; the first that is missing is "+
+			"0x%016x", s, to, n, missing)
 }
 
 func unaligned(s STag, to uint64, off uintptr) *protocol.Error {
 	return fail(protocol.RDMAPStreamCatastrophic, "RFC 7306 section 8.2",
-		"STag %v, TO 0x%016x: an atomic needs an address in memory that is a multiple of 8, and this is %d more", s, to, off)
+		"STag %v, TO 0x%016x: an atomic needs an address in memory that is a multiple of 8, and this is %d "+
+			"more", s, to, off)
 }
 
 func cannotInvalidate(s STag, why string) *protocol.Error {
@@ -82,11 +85,13 @@ func cannotInvalidate(s STag, why string) *protocol.Error {
 const section71 = "RFC 5041 section 7.1"
 
 func shortSegment(n, want int) *protocol.Error {
-	return fail(protocol.DDPLocalCatastrophic, "RFC 5041 section 4.4", "segment of %d octets: its header has %d", n, want)
+	return fail(protocol.DDPLocalCatastrophic, "RFC 5041 section 4.4", "segment of %d octets: its header has %d", n,
+		want)
 }
 
 func beyondWindow(order, next uint64, window int) *protocol.Error {
-	return fail(protocol.DDPLocalCatastrophic, "RFC 5041 section 3", "segment %d in the order of sending: %d is missing still, and the window has %d", order, next, window)
+	return fail(protocol.DDPLocalCatastrophic, "RFC 5041 section 3",
+		"segment %d in the order of sending: %d is missing still, and the window has %d", order, next, window)
 }
 
 func badVersion(h *Header, want uint8) *protocol.Error {
@@ -109,23 +114,30 @@ func badMSN(h *Header, next uint32, window int) *protocol.Error {
 	if window == 1 {
 		return fail(protocol.DDPUntaggedMSN, section71, "QN %d, MSN %d: the next message is %d", h.QN, h.MSN, next)
 	}
-	return fail(protocol.DDPUntaggedMSN, section71, "QN %d, MSN %d: the range is %d messages from %d", h.QN, h.MSN, window, next)
+	return fail(protocol.DDPUntaggedMSN, section71, "QN %d, MSN %d: the range is %d messages from %d", h.QN, h.MSN,
+		window, next)
 }
 
 func badMO(h *Header, next uint64) *protocol.Error {
-	return fail(protocol.DDPUntaggedMO, section71, "QN %d, MSN %d, MO %d: octets from there have come already; the first that is missing is %d", h.QN, h.MSN, h.MO, next)
+	return fail(protocol.DDPUntaggedMO, section71,
+		"QN %d, MSN %d, MO %d: octets from there have come already; the first that is missing is %d", h.QN, h.MSN, h.MO,
+		next)
 }
 
 func badLast(h *Header, next uint64) *protocol.Error {
-	return fail(protocol.DDPUntaggedMO, "RFC 5041 section 4.1", "QN %d, MSN %d, MO %d: the last segment begins there, and the first octet that is missing is %d", h.QN, h.MSN, h.MO, next)
+	return fail(protocol.DDPUntaggedMO, "RFC 5041 section 4.1",
+		"QN %d, MSN %d, MO %d: the last segment begins there, and the first octet that is missing is %d", h.QN, h.MSN,
+		h.MO, next)
 }
 
 func beyondBuffer(h *Header, size uint64) *protocol.Error {
-	return fail(protocol.DDPUntaggedMO, section71, "QN %d, MSN %d, MO %d: the buffer has %d octets", h.QN, h.MSN, h.MO, size)
+	return fail(protocol.DDPUntaggedMO, section71, "QN %d, MSN %d, MO %d: the buffer has %d octets", h.QN, h.MSN, h.MO,
+		size)
 }
 
 func tooLong(h *Header, n int, size uint64) *protocol.Error {
-	return fail(protocol.DDPUntaggedTooLong, section71, "QN %d, MSN %d, MO %d: %d octets from there do not fit the buffer of %d", h.QN, h.MSN, h.MO, n, size)
+	return fail(protocol.DDPUntaggedTooLong, section71,
+		"QN %d, MSN %d, MO %d: %d octets from there do not fit the buffer of %d", h.QN, h.MSN, h.MO, n, size)
 }
 
 // blame returns e with the segment that caused it, as far as e does not say so

@@ -39,7 +39,9 @@ func ExampleReceiver() {
 	table := ddp.NewTable(0)
 	peer := ddp.Peer{PD: 1, Stream: 1}
 	memory := make([]byte, 12)
-	region, err := table.Register(ddp.RegionConfig{Buf: memory, Access: ddp.RemoteWrite, PD: peer.PD, Stream: peer.Stream})
+	region, err := table.Register(ddp.RegionConfig{
+		Buf: memory, Access: ddp.RemoteWrite, PD: peer.PD, Stream: peer.Stream,
+	})
 	if err != nil {
 		panic(err)
 	}
@@ -83,9 +85,8 @@ func ExampleReceiver() {
 // A message is cut when the LLP can take it, each segment at the MULPDU of the
 // moment.
 func ExampleOutgoing() {
-	var msn ddp.Sequence
 	var out ddp.Outgoing
-	err := out.Start(ddp.Header{Version: ddp.Version, MSN: msn.Next()}, [][]byte{make([]byte, 1000), make([]byte, 1048)})
+	err := out.Start(ddp.Header{Version: ddp.Version, MSN: 1}, [][]byte{make([]byte, 1000), make([]byte, 1048)})
 	if err != nil {
 		panic(err)
 	}

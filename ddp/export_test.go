@@ -23,9 +23,6 @@ func (t *Table) Slots() int { return len(t.slots.Load().entries) }
 // Share gives the region's guard as many locks as on a machine with many cores.
 func (r *Region) Share() { r.guard.more = make([]stripe, maxStripes) }
 
-// SetSequence sets the MSN given last.
-func SetSequence(s *Sequence, given uint32) { s.given = given }
-
 // SmallTable is a table whose indices have so few bits that it can be filled.
 func SmallTable(bits int) *Table {
 	t := NewTable(1<<bits - 1)
@@ -71,9 +68,18 @@ func (r *Region) CheckFetch(who Peer, to, n uint64, need Access) *protocol.Error
 	return r.checkFetch(0, who, to, n, need)
 }
 
-// Fetch is fetch without an STag to look at.
+// Fetch copies octets out, as borrowers do. It looks at no STag.
 func (r *Region) Fetch(who Peer, to uint64, dst []byte, need Access) *protocol.Error {
 	return r.fetch(0, who, to, dst, need)
+}
+
+func (r *Region) fetch(s STag, who Peer, to uint64, dst []byte, need Access) *protocol.Error {
+	src, err := r.borrow(s, who, to, uint64(len(dst)), need)
+	if err == nil {
+		copy(dst, src)
+		r.Release()
+	}
+	return err
 }
 
 // PD is the Protection Domain.
@@ -82,6 +88,13 @@ func (r *Region) PD() PD { return r.pd }
 // Place is place without an STag to look at.
 func (r *Region) Place(who Peer, to uint64, data []byte, need Access) *protocol.Error {
 	return r.place(0, who, to, data, need)
+}
+
+// STag is the STag of the use that is going on, 0 if there is none.
+func (s *Sink) STag() STag {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.stag
 }
 
 // Len is the length of the armed memory in octets, 0 if the sink is not armed.
@@ -139,4 +152,22 @@ func (t *Table) Place(s STag, who Peer, to uint64, data []byte, need Access) *pr
 		return unknownSTag(&placeCodes, s)
 	}
 	return r.place(s, who, to, data, need)
+}
+
+// Taken is the number of buffers taken for messages that are not delivered yet.
+func (r *Receiver) Taken() int {
+	n := 0
+	count := func(q *queue) {
+		n += len(q.ahead)
+		if q.current.taken {
+			n++
+		}
+	}
+	for i := range r.queues.low {
+		count(&r.queues.low[i])
+	}
+	for _, q := range r.queues.more {
+		count(q)
+	}
+	return n
 }

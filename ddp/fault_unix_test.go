@@ -34,7 +34,8 @@ func missing(t *testing.T) []byte {
 // Shows: DDP-7.1-11, DDP-7.1-13
 func TestGuard(t *testing.T) {
 	page := os.Getpagesize()
-	for name, start := range map[string]func(t *testing.T, s *sink, mem []byte) (segment func(off int, last bool, data string) []byte, end func()){
+	for name, start := range map[string]func(t *testing.T, s *sink,
+		mem []byte) (segment func(off int, last bool, data string) []byte, end func()){
 		"region": func(t *testing.T, s *sink, mem []byte) (func(int, bool, string) []byte, func()) {
 			r := s.region(t, ddp.RegionConfig{Buf: mem, Access: ddp.RemoteWrite})
 			return func(off int, last bool, data string) []byte {
@@ -53,7 +54,7 @@ func TestGuard(t *testing.T) {
 			s.q.post(mem)
 			return func(off int, last bool, data string) []byte {
 				return segment(untagged(0, 1, uint32(off), last), data)
-			}, func() { s.Release(func(uint32, uint32, ddp.Buffer) {}) }
+			}, func() {}
 		},
 	} {
 		for _, batched := range []bool{false, true} {
@@ -64,7 +65,9 @@ func TestGuard(t *testing.T) {
 				whole := string(pattern(page-2, 1))
 				calls := 0
 				gone, err := s.Guard(func() error {
-					for _, one := range [][]byte{seg(0, false, whole), seg(page-2, last, "12345"), seg(0, false, "never")} {
+					for _, one := range [][]byte{
+						seg(0, false, whole), seg(page-2, last, "12345"), seg(0, false, "never"),
+					} {
 						calls++
 						if err := s.next(one); err != nil {
 							return err
@@ -86,7 +89,8 @@ func TestGuard(t *testing.T) {
 				if string(mem[:page-2]) != whole || len(s.up.delivered) != 0 {
 					t.Errorf("%s: what came before is lost, or %d were delivered", name, len(s.up.delivered))
 				}
-				if gone, err := s.Guard(func() error { _ = s.next(seg(0, false, "late")); return nil }); gone != nil || err != nil || mem[0] == 'l' {
+				if gone, err := s.Guard(func() error { _ = s.next(seg(0, false, "late")); return nil }); gone != nil ||
+					err != nil || mem[0] == 'l' {
 					t.Errorf("%s: a segment after it: %v, %v", name, gone, err)
 				}
 				end() // hangs if something is locked still

@@ -65,13 +65,25 @@ func TestGrower(t *testing.T) {
 		code  protocol.Code
 		asked int
 	}{
-		{"empty", growing{max: 10}, untagged(0, 1, 0, true), 0, 0, 1},
-		{"empty, not the last", growing{max: 10}, untagged(0, 1, 0, false), 0, 0, 0},
-		{"fits", growing{max: 10}, untagged(0, 1, 0, true), 10, 0, 1},
-		{"too long", growing{max: 10}, untagged(0, 1, 0, true), 11, protocol.DDPUntaggedTooLong, 0},
-		{"not in order", growing{max: 10}, untagged(0, 1, 3, true), 1, protocol.DDPUntaggedMO, 0},
-		{"refused", growing{max: 10, refuse: broke}, untagged(0, 1, 0, true), 1, broke.Code, 1},
-		{"short", growing{max: 10, short: true}, untagged(0, 1, 0, true), 1, protocol.DDPUntaggedNoBuffer, 1},
+		{name: "empty", g: growing{max: 10}, h: untagged(0, 1, 0, true), n: 0, code: 0, asked: 1},
+		{name: "empty, not the last", g: growing{max: 10}, h: untagged(0, 1, 0, false), n: 0, code: 0, asked: 0},
+		{name: "fits", g: growing{max: 10}, h: untagged(0, 1, 0, true), n: 10, code: 0, asked: 1},
+		{
+			name: "too long", g: growing{max: 10}, h: untagged(0, 1, 0, true), n: 11, code: protocol.DDPUntaggedTooLong,
+			asked: 0,
+		},
+		{
+			name: "not in order", g: growing{max: 10}, h: untagged(0, 1, 3, true), n: 1, code: protocol.DDPUntaggedMO,
+			asked: 0,
+		},
+		{
+			name: "refused", g: growing{max: 10, refuse: broke}, h: untagged(0, 1, 0, true), n: 1, code: broke.Code,
+			asked: 1,
+		},
+		{
+			name: "short", g: growing{max: 10, short: true}, h: untagged(0, 1, 0, true), n: 1,
+			code: protocol.DDPUntaggedNoBuffer, asked: 1,
+		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			r := ddp.NewReceiver(ddp.ReceiverConfig{Peer: me, Ordered: true}, &upper{})
@@ -89,7 +101,8 @@ func TestGrower(t *testing.T) {
 	q := &queue{buffers: []ddp.Buffer{{Max: 10}}}
 	r := ddp.NewReceiver(ddp.ReceiverConfig{Peer: me, Ordered: true}, &upper{})
 	r.SetQueue(0, q)
-	if err := r.Segment(0, segment(untagged(0, 1, 0, true), "x")); err == nil || err.Code != protocol.DDPUntaggedNoBuffer {
+	if err := r.Segment(0, segment(untagged(0, 1, 0, true), "x")); err == nil ||
+		err.Code != protocol.DDPUntaggedNoBuffer {
 		t.Errorf("a source without Grow: %v", err)
 	}
 }

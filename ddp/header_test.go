@@ -13,19 +13,65 @@ var headers = []struct {
 	name, wire string
 	header     ddp.Header
 }{
-	{"send", "414300000000000000000000000100000000", ddp.Header{Last: true, Version: 1, Control: 0x43, MSN: 1}},
-	{"send with invalidate", "414411223344000000000000000300000000", ddp.Header{Last: true, Version: 1, Control: 0x44, ULP32: 0x11223344, MSN: 3}},
-	{"first of two", "014300000000000000000000000100000000", ddp.Header{Version: 1, Control: 0x43, MSN: 1}},
-	{"second of two", "4143000000000000000000000001000005ca", ddp.Header{Last: true, Version: 1, Control: 0x43, MSN: 1, MO: 1482}},
-	{"read request", "414100000000000000010000000100000000", ddp.Header{Last: true, Version: 1, Control: 0x41, QN: 1, MSN: 1}},
-	{"write", "c140112233440000000000001000", ddp.Header{Tagged: true, Last: true, Version: 1, Control: 0x40, STag: 0x11223344, TO: 0x1000}},
-	{"first tagged of two", "8140000000070000000000004000", ddp.Header{Tagged: true, Version: 1, Control: 0x40, STag: 7, TO: 16384}},
-	{"second tagged of two", "c1400000000700000000000045ce", ddp.Header{Tagged: true, Last: true, Version: 1, Control: 0x40, STag: 7, TO: 17870}},
-	{"reserved bits and version 2", "7e4300000000000000000000000000000000", ddp.Header{Last: true, Reserved: 0xf, Version: 2, Control: 0x43}},
-	{"all ones untagged", "7fffffffffffffffffffffffffffffffffff", ddp.Header{Last: true, Reserved: 15, Version: 3, Control: 0xff, ULP32: 1<<32 - 1, QN: 1<<32 - 1, MSN: 1<<32 - 1, MO: 1<<32 - 1}},
-	{"all ones tagged", "ffffffffffffffffffffffffffff", ddp.Header{Tagged: true, Last: true, Reserved: 15, Version: 3, Control: 0xff, STag: 1<<32 - 1, TO: 1<<64 - 1}},
-	{"distinct fields", "01828182838491929394a1a2a3a4b1b2b3b4", ddp.Header{Version: 1, Control: 0x82, ULP32: 0x81828384, QN: 0x91929394, MSN: 0xa1a2a3a4, MO: 0xb1b2b3b4}},
-	{"distinct tagged fields", "818281828384c1c2c3c4c5c6c7c8", ddp.Header{Tagged: true, Version: 1, Control: 0x82, STag: 0x81828384, TO: 0xc1c2c3c4c5c6c7c8}},
+	{
+		name: "send", wire: "414300000000000000000000000100000000",
+		header: ddp.Header{Last: true, Version: 1, Control: 0x43, MSN: 1},
+	},
+	{
+		name: "send with invalidate", wire: "414411223344000000000000000300000000",
+		header: ddp.Header{Last: true, Version: 1, Control: 0x44, ULP32: 0x11223344, MSN: 3},
+	},
+	{
+		name: "first of two", wire: "014300000000000000000000000100000000",
+		header: ddp.Header{Version: 1, Control: 0x43, MSN: 1},
+	},
+	{
+		name: "second of two", wire: "4143000000000000000000000001000005ca",
+		header: ddp.Header{Last: true, Version: 1, Control: 0x43, MSN: 1, MO: 1482},
+	},
+	{
+		name: "read request", wire: "414100000000000000010000000100000000",
+		header: ddp.Header{Last: true, Version: 1, Control: 0x41, QN: 1, MSN: 1},
+	},
+	{
+		name: "write", wire: "c140112233440000000000001000",
+		header: ddp.Header{Tagged: true, Last: true, Version: 1, Control: 0x40, STag: 0x11223344, TO: 0x1000},
+	},
+	{
+		name: "first tagged of two", wire: "8140000000070000000000004000",
+		header: ddp.Header{Tagged: true, Version: 1, Control: 0x40, STag: 7, TO: 16384},
+	},
+	{
+		name: "second tagged of two", wire: "c1400000000700000000000045ce",
+		header: ddp.Header{Tagged: true, Last: true, Version: 1, Control: 0x40, STag: 7, TO: 17870},
+	},
+	{
+		name: "reserved bits and version 2", wire: "7e4300000000000000000000000000000000",
+		header: ddp.Header{Last: true, Reserved: 0xf, Version: 2, Control: 0x43},
+	},
+	{
+		name: "all ones untagged", wire: "7fffffffffffffffffffffffffffffffffff",
+		header: ddp.Header{
+			Last: true, Reserved: 15, Version: 3, Control: 0xff, ULP32: 1<<32 - 1, QN: 1<<32 - 1, MSN: 1<<32 - 1,
+			MO: 1<<32 - 1,
+		},
+	},
+	{
+		name: "all ones tagged", wire: "ffffffffffffffffffffffffffff",
+		header: ddp.Header{
+			Tagged: true, Last: true, Reserved: 15, Version: 3, Control: 0xff, STag: 1<<32 - 1, TO: 1<<64 - 1,
+		},
+	},
+	{
+		name: "distinct fields", wire: "01828182838491929394a1a2a3a4b1b2b3b4",
+		header: ddp.Header{
+			Version: 1, Control: 0x82, ULP32: 0x81828384, QN: 0x91929394, MSN: 0xa1a2a3a4, MO: 0xb1b2b3b4,
+		},
+	},
+	{
+		name: "distinct tagged fields", wire: "818281828384c1c2c3c4c5c6c7c8",
+		header: ddp.Header{Tagged: true, Version: 1, Control: 0x82, STag: 0x81828384, TO: 0xc1c2c3c4c5c6c7c8},
+	},
 }
 
 // Shows: DDP-4.1-01, DDP-4.2-01, DDP-4.2-02, DDP-4.3-01, DDP-4.3-02, DDP-4.3-05
@@ -53,7 +99,8 @@ func TestHeaderTruncated(t *testing.T) {
 		wire := tt.header.AppendTo(nil)
 		for i := range wire {
 			if h, n, err := ddp.Parse(wire[:i]); !errors.Is(err, io.ErrUnexpectedEOF) || n != 0 || h != (ddp.Header{}) {
-				t.Errorf("%s: Parse of %d octets gives %+v, %d, %v, want %v", tt.name, i, h, n, err, io.ErrUnexpectedEOF)
+				t.Errorf("%s: Parse of %d octets gives %+v, %d, %v, want %v", tt.name, i, h, n, err,
+					io.ErrUnexpectedEOF)
 			}
 		}
 	}

@@ -13,18 +13,16 @@ type Segments = interface {
 // segment (https://www.rfc-editor.org/rfc/rfc5041#section-3). MPA over TCP and
 // the SCTP adaptation are such layers; this package imports neither.
 //
-// Two goroutines may use an LLP at once: one that sends (MULPDU, NextULPDU, MaySend,
+// Two goroutines may use an LLP at once: one that sends (NextULPDU, MaySend,
 // Queue, QueueMessage, Full, Buffered, Flush, CloseWrite) and one that calls Receive.
 // Close and Abort may be called from any goroutine at any time, and end the
 // others' waits.
 type LLP interface {
-	// MULPDU is the size in octets of the largest segment, header included, that
-	// the LLP takes at the moment. It may change from call to call. A segment that
-	// has been queued is never cut again.
-	MULPDU() int
-	// NextULPDU is how long the next segment of a message should be: MULPDU, or less
-	// where the LLP gains from that, as MPA does when an FPDU ends with a TCP segment.
-	// rest is how long it would be with all that is left of the message.
+	// NextULPDU is how long in octets the next segment of a message may be, header
+	// included: what the LLP takes at the moment (its MULPDU), or less where it gains
+	// from that, as MPA does when an FPDU ends with a TCP segment. rest is how long it
+	// would be with all that is left of the message. It may change from call to call. A
+	// segment that has been queued is never cut again.
 	NextULPDU(rest uint64) int
 
 	// MaySend is false as long as the LLP must not send: an MPA responder is

@@ -1,11 +1,6 @@
 package ddp
 
-import (
-	"maps"
-	"slices"
-
-	"github.com/go-iwarp/iwarp/protocol"
-)
+import "github.com/go-iwarp/iwarp/protocol"
 
 // queues are the untagged queues of a stream. RDMAP uses 0 to 3.
 type queues struct {
@@ -187,27 +182,4 @@ func (qs *queues) buffer(h *Header) (Buffer, bool) {
 		return Buffer{}, false
 	}
 	return m.buffer, true
-}
-
-func (qs *queues) release(fn func(qn, msn uint32, b Buffer)) {
-	for qn := range qs.low {
-		qs.low[qn].release(uint32(qn), fn)
-	}
-	for _, qn := range slices.Sorted(maps.Keys(qs.more)) {
-		qs.more[qn].release(qn, fn)
-	}
-}
-
-func (q *queue) release(qn uint32, fn func(qn, msn uint32, b Buffer)) {
-	if q.current.taken {
-		fn(qn, q.next, q.current.buffer)
-	}
-	// By distance from next, since MSNs wrap.
-	msns := slices.SortedFunc(maps.Keys(q.ahead), func(a, b uint32) int {
-		return int(int64(a-q.next) - int64(b-q.next))
-	})
-	for _, msn := range msns {
-		fn(qn, msn, q.ahead[msn].buffer)
-	}
-	q.current, q.ahead, q.free = inbound{}, nil, nil
 }

@@ -41,11 +41,11 @@ func TestRevocationIsABarrier(t *testing.T) {
 		name   string
 		revoke func(*ddp.Table, *ddp.Region)
 	}{
-		{"Invalidate", func(_ *ddp.Table, r *ddp.Region) { r.Invalidate() }},
-		{"Deregister", func(_ *ddp.Table, r *ddp.Region) { r.Deregister() }},
-		{"SetAccess", func(_ *ddp.Table, r *ddp.Region) { r.SetAccess(0) }},
-		{"Rekey", func(_ *ddp.Table, r *ddp.Region) { r.Rekey(uint8(r.STag()) + 1) }},
-		{"RemoteInvalidate", func(table *ddp.Table, r *ddp.Region) {
+		{name: "Invalidate", revoke: func(_ *ddp.Table, r *ddp.Region) { r.Invalidate() }},
+		{name: "Deregister", revoke: func(_ *ddp.Table, r *ddp.Region) { r.Deregister() }},
+		{name: "SetAccess", revoke: func(_ *ddp.Table, r *ddp.Region) { r.SetAccess(0) }},
+		{name: "Rekey", revoke: func(_ *ddp.Table, r *ddp.Region) { r.Rekey(uint8(r.STag()) + 1) }},
+		{name: "RemoteInvalidate", revoke: func(table *ddp.Table, r *ddp.Region) {
 			if err := table.RemoteInvalidate(r.STag(), 1, 10); err != nil {
 				panic(err)
 			}
@@ -192,7 +192,8 @@ func TestAtomicsAddUp(t *testing.T) {
 	for stream := range ddp.StreamID(streams) {
 		wg.Go(func() {
 			for range each {
-				if err := r.Atomic(ddp.Peer{PD: 1, Stream: stream}, 0, func(w *uint64) { atomic.AddUint64(w, 1) }); err != nil {
+				if err := r.Atomic(ddp.Peer{PD: 1, Stream: stream}, 0,
+					func(w *uint64) { atomic.AddUint64(w, 1) }); err != nil {
 					t.Error(err)
 					return
 				}
@@ -201,7 +202,8 @@ func TestAtomicsAddUp(t *testing.T) {
 	}
 	wg.Wait()
 	var got uint64
-	if err := r.Atomic(ddp.Peer{PD: 1}, 0, func(w *uint64) { got = atomic.LoadUint64(w) }); err != nil || got != streams*each {
+	if err := r.Atomic(ddp.Peer{PD: 1}, 0, func(w *uint64) { got = atomic.LoadUint64(w) }); err != nil ||
+		got != streams*each {
 		t.Errorf("the word is %d (%v), want %d", got, err, streams*each)
 	}
 }

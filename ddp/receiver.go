@@ -195,7 +195,9 @@ type Stats struct {
 // NewReceiver makes a Receiver without queues: see [Receiver.SetQueue].
 func NewReceiver(cfg ReceiverConfig, ulp ULP) *Receiver {
 	// Rule: DDP-5.3-03
-	r := &Receiver{peer: cfg.Peer, version: cfg.Version, ordered: cfg.Ordered, window: cfg.Window, batched: cfg.Batched, ulp: ulp}
+	r := &Receiver{
+		peer: cfg.Peer, version: cfg.Version, ordered: cfg.Ordered, window: cfg.Window, batched: cfg.Batched, ulp: ulp,
+	}
 	switch {
 	case cfg.VersionZero:
 		r.version = 0
@@ -247,19 +249,6 @@ func (r *Receiver) Stats() Stats {
 		Duplicates: r.stats.duplicates.Load(),
 		Dropped:    r.stats.dropped.Load(),
 	}
-}
-
-// Release hands back the buffers that were taken for messages and not delivered,
-// by queue and then in the order of MSNs, for the end of the stream. After it no
-// segment is placed into them, and every later segment is dropped.
-func (r *Receiver) Release(fn func(qn, msn uint32, b Buffer)) {
-	r.letGo()
-	if r.err == nil {
-		r.err = fail(protocol.DDPLocalCatastrophic, "RFC 5041 section 6.2", "the ULP has ended reception")
-	}
-	// Rule: DDP-6.2.2-02
-	r.queues.release(fn)
-	r.reorder.reset()
 }
 
 // Segment takes one segment, header and payload, whose number in the order of

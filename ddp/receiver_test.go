@@ -74,7 +74,8 @@ func seg(h ddp.Header, payload string) []func(setup) []byte {
 // QN 0, buffers of some sizes, a region of 16 octets, and a bad segment after some
 // good ones.
 //
-// Shows: DDP-4.1-08, DDP-4.4-01, DDP-7.1-01, DDP-7.1-02, DDP-7.1-03, DDP-7.1-04, DDP-7.1-05, DDP-7.1-06, DDP-7.1-07, DDP-7.1-08, DDP-7.1-09, DDP-7.1-10
+// Shows: DDP-4.1-08, DDP-4.4-01, DDP-7.1-01, DDP-7.1-02, DDP-7.1-03, DDP-7.1-04, DDP-7.1-05, DDP-7.1-06
+// Shows: DDP-7.1-07, DDP-7.1-08, DDP-7.1-09, DDP-7.1-10
 // Shows: DDP-7.1-11, DDP-7.1-12, DDP-7.1-13, DDP-7.2-01, DDP-6.2.2-01, DDP-6.2.2-04, DDP-6.2-01, DDP-8.3-04, DDP-4.2-06
 func TestReceiveErrors(t *testing.T) {
 	const hello = "hello"
@@ -90,46 +91,154 @@ func TestReceiveErrors(t *testing.T) {
 		detail  string
 	}{
 		{name: "no octets", bad: raw(""), want: protocol.DDPLocalCatastrophic, detail: "segment of 0 octets"},
-		{name: "short tagged", bad: raw("c1400000000000000000000000"), want: protocol.DDPLocalCatastrophic, detail: "segment of 13 octets: its header has 14"},
-		{name: "short untagged", bad: raw("4143000000000000000000000001000000"), want: protocol.DDPLocalCatastrophic, detail: "segment of 17 octets: its header has 18"},
-		{name: "DV 0", post: []int{5}, bad: raw("40430000000000000000000000010000000078"), want: protocol.DDPUntaggedVersion, detail: "DV 0"},
-		{name: "DV 2 tagged", bad: raw("c240000000070000000000000000" + "78"), want: protocol.DDPTaggedVersion, detail: "DV 2"},
-		{name: "DV 3 tagged without payload", bad: raw("c340000000070000000000000000"), want: protocol.DDPTaggedVersion, detail: "DV 3"},
-		{name: "DV changes", post: []int{5}, before: seg(untagged(0, 1, 0, false), "he"), bad: raw("424300000000000000000000000100000002"), want: protocol.DDPUntaggedVersion},
-		{name: "QN 7", post: []int{5}, bad: mk(untagged(7, 1, 0, true), hello), want: protocol.DDPUntaggedQN, detail: "QN 7"},
-		{name: "QN 1 without source", post: []int{5}, bad: mk(untagged(1, 1, 0, true), hello), want: protocol.DDPUntaggedQN},
-		{name: "QN 2^32-1", post: []int{5}, bad: mk(untagged(math.MaxUint32, 1, 0, true), hello), want: protocol.DDPUntaggedQN},
+		{
+			name: "short tagged", bad: raw("c1400000000000000000000000"), want: protocol.DDPLocalCatastrophic,
+			detail: "segment of 13 octets: its header has 14",
+		},
+		{
+			name: "short untagged", bad: raw("4143000000000000000000000001000000"), want: protocol.DDPLocalCatastrophic,
+			detail: "segment of 17 octets: its header has 18",
+		},
+		{
+			name: "DV 0", post: []int{5}, bad: raw("40430000000000000000000000010000000078"),
+			want: protocol.DDPUntaggedVersion, detail: "DV 0",
+		},
+		{
+			name: "DV 2 tagged", bad: raw("c240000000070000000000000000" + "78"), want: protocol.DDPTaggedVersion,
+			detail: "DV 2",
+		},
+		{
+			name: "DV 3 tagged without payload", bad: raw("c340000000070000000000000000"),
+			want: protocol.DDPTaggedVersion, detail: "DV 3",
+		},
+		{
+			name: "DV changes", post: []int{5}, before: seg(untagged(0, 1, 0, false), "he"),
+			bad: raw("424300000000000000000000000100000002"), want: protocol.DDPUntaggedVersion,
+		},
+		{
+			name: "QN 7", post: []int{5}, bad: mk(untagged(7, 1, 0, true), hello), want: protocol.DDPUntaggedQN,
+			detail: "QN 7",
+		},
+		{
+			name: "QN 1 without source", post: []int{5}, bad: mk(untagged(1, 1, 0, true), hello),
+			want: protocol.DDPUntaggedQN,
+		},
+		{
+			name: "QN 2^32-1", post: []int{5}, bad: mk(untagged(math.MaxUint32, 1, 0, true), hello),
+			want: protocol.DDPUntaggedQN,
+		},
 		{name: "QN before MSN", post: []int{5}, bad: mk(untagged(7, 5, 1, true), hello), want: protocol.DDPUntaggedQN},
-		{name: "QN of an empty message", post: []int{5}, bad: mk(untagged(7, 1, 0, true), ""), want: protocol.DDPUntaggedQN},
-		{name: "MSN 0 first", post: []int{5}, bad: mk(untagged(0, 0, 0, true), hello), want: protocol.DDPUntaggedMSN, detail: "MSN 0"},
-		{name: "MSN 2 first", post: []int{5, 5}, bad: mk(untagged(0, 2, 0, true), hello), want: protocol.DDPUntaggedMSN},
+		{
+			name: "QN of an empty message", post: []int{5}, bad: mk(untagged(7, 1, 0, true), ""),
+			want: protocol.DDPUntaggedQN,
+		},
+		{
+			name: "MSN 0 first", post: []int{5}, bad: mk(untagged(0, 0, 0, true), hello), want: protocol.DDPUntaggedMSN,
+			detail: "MSN 0",
+		},
+		{
+			name: "MSN 2 first", post: []int{5, 5}, bad: mk(untagged(0, 2, 0, true), hello),
+			want: protocol.DDPUntaggedMSN,
+		},
 		{name: "MSN 2 first without buffer", bad: mk(untagged(0, 2, 0, true), hello), want: protocol.DDPUntaggedMSN},
-		{name: "MSN again", post: []int{5, 5}, before: seg(untagged(0, 1, 0, true), hello), bad: mk(untagged(0, 1, 0, true), hello), want: protocol.DDPUntaggedMSN},
-		{name: "MSN changes within a message", post: []int{5, 5}, before: seg(untagged(0, 1, 0, false), "he"), bad: mk(untagged(0, 2, 2, true), "llo"), want: protocol.DDPUntaggedMSN},
-		{name: "MSN far ahead", ordered: 1, post: []int{5}, bad: mk(untagged(0, 1<<31, 0, true), hello), want: protocol.DDPUntaggedMSN},
-		{name: "no buffer", bad: mk(untagged(0, 1, 0, true), hello), want: protocol.DDPUntaggedNoBuffer, detail: "no buffer"},
-		{name: "no second buffer", post: []int{5}, before: seg(untagged(0, 1, 0, true), hello), bad: mk(untagged(0, 2, 0, true), hello), want: protocol.DDPUntaggedNoBuffer},
-		{name: "no buffer for an empty message", bad: mk(untagged(0, 1, 0, true), ""), want: protocol.DDPUntaggedNoBuffer},
+		{
+			name: "MSN again", post: []int{5, 5}, before: seg(untagged(0, 1, 0, true), hello),
+			bad: mk(untagged(0, 1, 0, true), hello), want: protocol.DDPUntaggedMSN,
+		},
+		{
+			name: "MSN changes within a message", post: []int{5, 5}, before: seg(untagged(0, 1, 0, false), "he"),
+			bad: mk(untagged(0, 2, 2, true), "llo"), want: protocol.DDPUntaggedMSN,
+		},
+		{
+			name: "MSN far ahead", ordered: 1, post: []int{5}, bad: mk(untagged(0, 1<<31, 0, true), hello),
+			want: protocol.DDPUntaggedMSN,
+		},
+		{
+			name: "no buffer", bad: mk(untagged(0, 1, 0, true), hello), want: protocol.DDPUntaggedNoBuffer,
+			detail: "no buffer",
+		},
+		{
+			name: "no second buffer", post: []int{5}, before: seg(untagged(0, 1, 0, true), hello),
+			bad: mk(untagged(0, 2, 0, true), hello), want: protocol.DDPUntaggedNoBuffer,
+		},
+		{
+			name: "no buffer for an empty message", bad: mk(untagged(0, 1, 0, true), ""),
+			want: protocol.DDPUntaggedNoBuffer,
+		},
 		{name: "buffer before MO", bad: mk(untagged(0, 1, 9, true), hello), want: protocol.DDPUntaggedNoBuffer},
-		{name: "MO 4 first", post: []int{50}, bad: mk(untagged(0, 1, 4, true), hello), want: protocol.DDPUntaggedMO, detail: "MO 4"},
-		{name: "MO repeated", post: []int{50}, before: seg(untagged(0, 1, 0, false), hello), bad: mk(untagged(0, 1, 0, true), hello), want: protocol.DDPUntaggedMO},
-		{name: "MO back by one", post: []int{50}, before: seg(untagged(0, 1, 0, false), hello), bad: mk(untagged(0, 1, 4, true), hello), want: protocol.DDPUntaggedMO},
-		{name: "MO with a gap", post: []int{50}, before: seg(untagged(0, 1, 0, false), hello), bad: mk(untagged(0, 1, 6, true), hello), want: protocol.DDPUntaggedMO},
-		{name: "MO before length", post: []int{5}, bad: mk(untagged(0, 1, math.MaxUint32, true), hello), want: protocol.DDPUntaggedMO},
-		{name: "too long", post: []int{4}, bad: mk(untagged(0, 1, 0, true), hello), want: protocol.DDPUntaggedTooLong, detail: "buffer of 4"},
-		{name: "too long at the second segment", post: []int{9}, before: seg(untagged(0, 1, 0, false), hello), bad: mk(untagged(0, 1, 5, true), hello), want: protocol.DDPUntaggedTooLong},
-		{name: "too long after the buffer is full", post: []int{5}, before: seg(untagged(0, 1, 0, false), hello), bad: mk(untagged(0, 1, 5, true), "!"), want: protocol.DDPUntaggedTooLong},
-		{name: "buffer of no octets", post: []int{0}, bad: mk(untagged(0, 1, 0, true), "!"), want: protocol.DDPUntaggedTooLong},
-		{name: "buffer without pieces", post: []int{-1}, bad: mk(untagged(0, 1, 0, true), "!"), want: protocol.DDPUntaggedTooLong},
-		{name: "unknown STag", bad: mk(tagged(0x11223344, 0, true), hello), want: protocol.DDPTaggedInvalidSTag, detail: "0x11223344: no such STag"},
+		{
+			name: "MO 4 first", post: []int{50}, bad: mk(untagged(0, 1, 4, true), hello), want: protocol.DDPUntaggedMO,
+			detail: "MO 4",
+		},
+		{
+			name: "MO repeated", post: []int{50}, before: seg(untagged(0, 1, 0, false), hello),
+			bad: mk(untagged(0, 1, 0, true), hello), want: protocol.DDPUntaggedMO,
+		},
+		{
+			name: "MO back by one", post: []int{50}, before: seg(untagged(0, 1, 0, false), hello),
+			bad: mk(untagged(0, 1, 4, true), hello), want: protocol.DDPUntaggedMO,
+		},
+		{
+			name: "MO with a gap", post: []int{50}, before: seg(untagged(0, 1, 0, false), hello),
+			bad: mk(untagged(0, 1, 6, true), hello), want: protocol.DDPUntaggedMO,
+		},
+		{
+			name: "MO before length", post: []int{5}, bad: mk(untagged(0, 1, math.MaxUint32, true), hello),
+			want: protocol.DDPUntaggedMO,
+		},
+		{
+			name: "too long", post: []int{4}, bad: mk(untagged(0, 1, 0, true), hello),
+			want: protocol.DDPUntaggedTooLong, detail: "buffer of 4",
+		},
+		{
+			name: "too long at the second segment", post: []int{9}, before: seg(untagged(0, 1, 0, false), hello),
+			bad: mk(untagged(0, 1, 5, true), hello), want: protocol.DDPUntaggedTooLong,
+		},
+		{
+			name: "too long after the buffer is full", post: []int{5}, before: seg(untagged(0, 1, 0, false), hello),
+			bad: mk(untagged(0, 1, 5, true), "!"), want: protocol.DDPUntaggedTooLong,
+		},
+		{
+			name: "buffer of no octets", post: []int{0}, bad: mk(untagged(0, 1, 0, true), "!"),
+			want: protocol.DDPUntaggedTooLong,
+		},
+		{
+			name: "buffer without pieces", post: []int{-1}, bad: mk(untagged(0, 1, 0, true), "!"),
+			want: protocol.DDPUntaggedTooLong,
+		},
+		{
+			name: "unknown STag", bad: mk(tagged(0x11223344, 0, true), hello), want: protocol.DDPTaggedInvalidSTag,
+			detail: "0x11223344: no such STag",
+		},
 		{name: "STag 0", bad: mk(tagged(0, 0, true), hello), want: protocol.DDPTaggedInvalidSTag},
-		{name: "STag of another stream", region: &stranger, bad: mkTagged(0, hello), want: protocol.DDPTaggedSTagNotAssociated},
-		{name: "STag of another domain", region: &ddp.RegionConfig{PD: 2, Access: ddp.RemoteWrite}, bad: mkTagged(0, hello), want: protocol.DDPTaggedSTagNotAssociated},
-		{name: "no right", region: &ddp.RegionConfig{Access: ddp.RemoteRead}, bad: mkTagged(0, hello), want: protocol.DDPTaggedInvalidSTag, detail: "gives access read"},
-		{name: "TO wraps", region: &ddp.RegionConfig{Access: ddp.RemoteWrite}, bad: mkTagged(math.MaxUint64-1, hello), want: protocol.DDPTaggedTOWrap},
-		{name: "TO below the base", region: &ddp.RegionConfig{Base: 8, Access: ddp.RemoteWrite}, bad: mkTagged(7, hello), want: protocol.DDPTaggedBounds},
-		{name: "TO beyond the end", region: &ddp.RegionConfig{Access: ddp.RemoteWrite}, bad: mkTagged(16, "!"), want: protocol.DDPTaggedBounds},
-		{name: "runs over the end", region: &ddp.RegionConfig{Access: ddp.RemoteWrite}, bad: mkTagged(12, hello), want: protocol.DDPTaggedBounds},
+		{
+			name: "STag of another stream", region: &stranger, bad: mkTagged(0, hello),
+			want: protocol.DDPTaggedSTagNotAssociated,
+		},
+		{
+			name: "STag of another domain", region: &ddp.RegionConfig{PD: 2, Access: ddp.RemoteWrite},
+			bad: mkTagged(0, hello), want: protocol.DDPTaggedSTagNotAssociated,
+		},
+		{
+			name: "no right", region: &ddp.RegionConfig{Access: ddp.RemoteRead}, bad: mkTagged(0, hello),
+			want: protocol.DDPTaggedInvalidSTag, detail: "gives access read",
+		},
+		{
+			name: "TO wraps", region: &ddp.RegionConfig{Access: ddp.RemoteWrite},
+			bad: mkTagged(math.MaxUint64-1, hello), want: protocol.DDPTaggedTOWrap,
+		},
+		{
+			name: "TO below the base", region: &ddp.RegionConfig{Base: 8, Access: ddp.RemoteWrite},
+			bad: mkTagged(7, hello), want: protocol.DDPTaggedBounds,
+		},
+		{
+			name: "TO beyond the end", region: &ddp.RegionConfig{Access: ddp.RemoteWrite}, bad: mkTagged(16, "!"),
+			want: protocol.DDPTaggedBounds,
+		},
+		{
+			name: "runs over the end", region: &ddp.RegionConfig{Access: ddp.RemoteWrite}, bad: mkTagged(12, hello),
+			want: protocol.DDPTaggedBounds,
+		},
 		{name: "order far ahead", ordered: -1, post: []int{5}, bad: func(s setup) []byte {
 			s.s.order = ddp.DefaultWindow
 			return segment(untagged(0, 1, 0, true), hello)
@@ -175,13 +284,16 @@ func TestReceiveErrors(t *testing.T) {
 				}
 				// From now on silence, whatever comes.
 				s.q.post(make([]byte, 5))
-				for _, next := range [][]byte{bad, nil, segment(untagged(0, 1, 0, true), hello), segment(tagged(1, 0, true), "")} {
+				for _, next := range [][]byte{
+					bad, nil, segment(untagged(0, 1, 0, true), hello), segment(tagged(1, 0, true), ""),
+				} {
 					if err := s.next(next); err != nil {
 						t.Errorf("after the error: %v, want silence", err)
 					}
 				}
 				if len(s.up.delivered) != delivered || s.Err() != err || s.Stats().Dropped != 4 {
-					t.Errorf("after the error something happened: %d messages, Err %v, %+v", len(s.up.delivered), s.Err(), s.Stats())
+					t.Errorf("after the error something happened: %d messages, Err %v, %+v", len(s.up.delivered),
+						s.Err(), s.Stats())
 				}
 				s.arena.wantGuards(t, buffers...)
 			})
@@ -212,18 +324,18 @@ func TestErrorNumbers(t *testing.T) {
 		code         protocol.Code
 		etype, value uint8
 	}{
-		{protocol.DDPLocalCatastrophic, 0, 0},
-		{protocol.DDPTaggedInvalidSTag, 1, 0},
-		{protocol.DDPTaggedBounds, 1, 1},
-		{protocol.DDPTaggedSTagNotAssociated, 1, 2},
-		{protocol.DDPTaggedTOWrap, 1, 3},
-		{protocol.DDPTaggedVersion, 1, 4},
-		{protocol.DDPUntaggedQN, 2, 1},
-		{protocol.DDPUntaggedNoBuffer, 2, 2},
-		{protocol.DDPUntaggedMSN, 2, 3},
-		{protocol.DDPUntaggedMO, 2, 4},
-		{protocol.DDPUntaggedTooLong, 2, 5},
-		{protocol.DDPUntaggedVersion, 2, 6},
+		{code: protocol.DDPLocalCatastrophic, etype: 0, value: 0},
+		{code: protocol.DDPTaggedInvalidSTag, etype: 1, value: 0},
+		{code: protocol.DDPTaggedBounds, etype: 1, value: 1},
+		{code: protocol.DDPTaggedSTagNotAssociated, etype: 1, value: 2},
+		{code: protocol.DDPTaggedTOWrap, etype: 1, value: 3},
+		{code: protocol.DDPTaggedVersion, etype: 1, value: 4},
+		{code: protocol.DDPUntaggedQN, etype: 2, value: 1},
+		{code: protocol.DDPUntaggedNoBuffer, etype: 2, value: 2},
+		{code: protocol.DDPUntaggedMSN, etype: 2, value: 3},
+		{code: protocol.DDPUntaggedMO, etype: 2, value: 4},
+		{code: protocol.DDPUntaggedTooLong, etype: 2, value: 5},
+		{code: protocol.DDPUntaggedVersion, etype: 2, value: 6},
 	} {
 		if tt.code != protocol.NewCode(protocol.LayerDDP, tt.etype, tt.value) {
 			t.Errorf("%v is not 1/%d/%02x", tt.code, tt.etype, tt.value)
@@ -239,13 +351,13 @@ func TestReceiveTolerates(t *testing.T) {
 			s.q.post(make([]byte, 8))
 		}
 		for _, tt := range []struct{ name, wire string }{
-			{"Rsvd set", "7d430000000000000000000000010000000068656c6c6f"},
-			{"RDMAP Rsv set", "417300000000000000000000000200000000" + "68656c6c6f"},
-			{"zero-length Write, unknown STag, TO 2^64-1", "c140ffffffffffffffffffffffff"},
-			{"zero-length Write, STag 0", "c1400000000000000000000000000000"[:28]},
-			{"zero-length, not the last", "8140000000000000000000000000"},
-			{"and its last", "c140000000000000000000000000"},
-			{"RsvdULP set", "4143ffffffff00000000000000030000000068656c6c6f"},
+			{name: "Rsvd set", wire: "7d430000000000000000000000010000000068656c6c6f"},
+			{name: "RDMAP Rsv set", wire: "417300000000000000000000000200000000" + "68656c6c6f"},
+			{name: "zero-length Write, unknown STag, TO 2^64-1", wire: "c140ffffffffffffffffffffffff"},
+			{name: "zero-length Write, STag 0", wire: "c1400000000000000000000000000000"[:28]},
+			{name: "zero-length, not the last", wire: "8140000000000000000000000000"},
+			{name: "and its last", wire: "c140000000000000000000000000"},
+			{name: "RsvdULP set", wire: "4143ffffffff00000000000000030000000068656c6c6f"},
 		} {
 			s.good(t, tt.name, unhex(t, tt.wire))
 		}
@@ -301,7 +413,10 @@ func TestVersionZero(t *testing.T) {
 	for _, tt := range []struct {
 		cfg  ddp.ReceiverConfig
 		good uint8
-	}{{ddp.ReceiverConfig{}, 1}, {ddp.ReceiverConfig{Version: 1}, 1}, {ddp.ReceiverConfig{VersionZero: true}, 0}} {
+	}{
+		{cfg: ddp.ReceiverConfig{}, good: 1}, {cfg: ddp.ReceiverConfig{Version: 1}, good: 1},
+		{cfg: ddp.ReceiverConfig{VersionZero: true}, good: 0},
+	} {
 		for dv := range uint8(4) {
 			h := tagged(0, 0, true)
 			h.Version = dv
@@ -321,10 +436,10 @@ func TestULPRefuses(t *testing.T) {
 		name string
 		seg  []byte
 	}{
-		{"untagged", segment(untagged(0, 1, 0, true), "hello")},
-		{"empty untagged", segment(untagged(0, 1, 0, true), "")},
-		{"tagged", segment(tagged(1, 0, true), "hello")},
-		{"empty tagged", segment(tagged(1, 0, true), "")},
+		{name: "untagged", seg: segment(untagged(0, 1, 0, true), "hello")},
+		{name: "empty untagged", seg: segment(untagged(0, 1, 0, true), "")},
+		{name: "tagged", seg: segment(tagged(1, 0, true), "hello")},
+		{name: "empty tagged", seg: segment(tagged(1, 0, true), "")},
 	} {
 		s := newSink(true, 0)
 		buf := make([]byte, 5)
@@ -392,51 +507,8 @@ func TestReceiveNoMessageOf4GiB(t *testing.T) {
 	s.q.post(sg...)
 	s.order = 1
 	s.good(t, "the last octets", segment(untagged(0, 1, math.MaxUint32-4, false), "abcd"))
-	wantCode(t, "one more", s.next(segment(untagged(0, 1, math.MaxUint32-3, true), "abcd")), protocol.DDPUntaggedTooLong)
-}
-
-// Shows: DDP-6.2.2-02
-func TestRelease(t *testing.T) {
-	s := newSink(false, 0)
-	for range 5 {
-		s.q.post(make([]byte, 4))
-	}
-	high := &queue{buffers: []ddp.Buffer{{Token: 70}}}
-	s.SetQueue(7, high)
-	s.SetNextMSN(0, math.MaxUint32-1)
-	s.good(t, "whole", segment(untagged(0, math.MaxUint32-1, 0, true), "abcd"))
-	s.good(t, "begun", segment(untagged(0, math.MaxUint32, 0, false), "ab"))
-	s.order++
-	s.good(t, "early", segment(untagged(0, 1, 0, true), "abcd"))
-	s.good(t, "early too", segment(untagged(0, 0, 2, true), "ab"))
-	s.good(t, "another queue", segment(untagged(7, 1, 0, false), ""))
-	var got []string
-	release := func() {
-		s.Release(func(qn, msn uint32, b ddp.Buffer) { got = append(got, fmt.Sprintf("%d.%d:%d", qn, msn, b.Token)) })
-	}
-	release()
-	if want := "[0.4294967295:1 0.0:3 0.1:2 7.1:70]"; fmt.Sprint(got) != want {
-		t.Errorf("released %v, want %v", got, want)
-	}
-	release()
-	if len(got) != 4 {
-		t.Errorf("released again: %v", got[4:])
-	}
-	if err := s.next(segment(untagged(0, 0, 0, false), "xx")); err != nil || s.Stats().Dropped != 1 {
-		t.Errorf("after Release: %v, %+v", err, s.Stats())
-	}
-	wantCode(t, "Err", s.Err(), protocol.DDPLocalCatastrophic)
-}
-
-func TestReleaseKeepsTheFirstError(t *testing.T) {
-	s := newSink(true, 0)
-	s.q.post(make([]byte, 1))
-	err := s.next(segment(untagged(0, 1, 0, true), "too long"))
-	n := 0
-	s.Release(func(_, _ uint32, _ ddp.Buffer) { n++ })
-	if s.Err() != err || n != 1 {
-		t.Errorf("Err is %v, %d buffers came back, want the one of the bad message", s.Err(), n)
-	}
+	wantCode(t, "one more", s.next(segment(untagged(0, 1, math.MaxUint32-3, true), "abcd")),
+		protocol.DDPUntaggedTooLong)
 }
 
 // A ULP that takes a queue away while it judges a segment gets an error, no panic.

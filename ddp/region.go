@@ -181,29 +181,11 @@ func (r *Region) placeLocked(s STag, who Peer, to uint64, data []byte, need Acce
 	return nil
 }
 
-// fetch copies len(dst) octets from the offset to into dst, if all of them may
-// be had. The checks are those of place; the errors are RDMAP's, since fetching
-// is what RDMAP does (https://www.rfc-editor.org/rfc/rfc5040#section-7.2): 0/1/00
-// invalid STag, 0/1/03 not associated with the stream, 0/1/02 access rights,
-// 0/1/04 TO wrap, 0/1/01 base or bounds. An empty dst is no access: nothing is
-// checked.
-// As for place, s is looked at if it is not 0.
-func (r *Region) fetch(s STag, who Peer, to uint64, dst []byte, need Access) *protocol.Error {
-	if len(dst) == 0 {
-		return nil
-	}
-	l := r.guard.reader(who.Stream)
-	l.RLock()
-	defer l.RUnlock()
-	if err := r.check(&fetchCodes, s, who, to, uint64(len(dst)), need); err != nil {
-		return err
-	}
-	fastcopy.Copy(dst, r.buf[to-r.base:])
-	return nil
-}
-
-// borrow makes the checks of a fetch and gives the n octets themselves, for a
-// caller that copies them on its own. Until [Region.Release] the calls that take
+// borrow returns the n octets at the offset to, if all of them may be had, for a caller
+// that copies them. The checks are those of place; the errors are RDMAP's, since fetching
+// is what RDMAP does (https://www.rfc-editor.org/rfc/rfc5040#section-7.2): 0/1/00 invalid
+// STag, 0/1/03 not associated with the stream, 0/1/02 access rights, 0/1/04 TO wrap,
+// 0/1/01 base or bounds. Until [Region.Release] the calls that take
 // rights away wait, so the caller copies and does nothing that can block. After
 // an error there is nothing to release. If n is 0 nothing is checked, and the
 // region is held all the same.
@@ -227,8 +209,8 @@ func (r *Region) borrow(s STag, who Peer, to, n uint64, need Access) ([]byte, *p
 // Borrow that gave no error is released once, by any goroutine.
 func (r *Region) Release() { r.guard.one.RUnlock() }
 
-// checkFetch makes the checks of a fetch of n octets and copies nothing. What it
-// found may have changed when it has returned: fetch checks again.
+// checkFetch makes the checks of borrow and nothing else. What it found may have changed
+// when it has returned: borrow checks again.
 // As for place, s is looked at if it is not 0.
 func (r *Region) checkFetch(s STag, who Peer, to, n uint64, need Access) *protocol.Error {
 	if n == 0 {
@@ -241,7 +223,7 @@ func (r *Region) checkFetch(s STag, who Peer, to, n uint64, need Access) *protoc
 }
 
 // atomic calls f with the eight octets at the offset to, as a word of this
-// machine's byte order. The checks are those of fetch, with RemoteAtomic as the
+// machine's byte order. The checks are those of borrow, with RemoteAtomic as the
 // right, and then: the address of the word is a multiple of eight, else 0/2/07
 // (https://www.rfc-editor.org/rfc/rfc7306#section-8.2). The TO need not be one: of
 // a region whose first octet lies elsewhere, or whose base is odd, the aligned

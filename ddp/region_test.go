@@ -27,30 +27,67 @@ var accessErrors = []struct {
 	{name: "all", to: 1000, n: 100, access: both},
 	{name: "first octet", to: 1000, n: 1, access: both},
 	{name: "last octet", to: 1099, n: 1, access: both},
-	{name: "invalid", to: 1000, n: 1, access: both, invalid: true, place: protocol.DDPTaggedInvalidSTag, fetch: protocol.RDMAPInvalidSTag},
-	{name: "invalid before all else", who: ddp.Peer{PD: 7}, to: math.MaxUint64, n: 1, invalid: true, place: protocol.DDPTaggedInvalidSTag, fetch: protocol.RDMAPInvalidSTag},
-	{name: "other domain", who: ddp.Peer{PD: 2, Stream: 10}, to: 1000, n: 1, access: both, place: protocol.DDPTaggedSTagNotAssociated, fetch: protocol.RDMAPSTagNotAssociated},
-	{name: "other stream", who: ddp.Peer{PD: 1, Stream: 11}, to: 1000, n: 1, access: both, place: protocol.DDPTaggedSTagNotAssociated, fetch: protocol.RDMAPSTagNotAssociated},
-	{name: "stream before right", who: ddp.Peer{PD: 1, Stream: 11}, to: 1000, n: 1, place: protocol.DDPTaggedSTagNotAssociated, fetch: protocol.RDMAPSTagNotAssociated},
+	{
+		name: "invalid", to: 1000, n: 1, access: both, invalid: true, place: protocol.DDPTaggedInvalidSTag,
+		fetch: protocol.RDMAPInvalidSTag,
+	},
+	{
+		name: "invalid before all else", who: ddp.Peer{PD: 7}, to: math.MaxUint64, n: 1, invalid: true,
+		place: protocol.DDPTaggedInvalidSTag, fetch: protocol.RDMAPInvalidSTag,
+	},
+	{
+		name: "other domain", who: ddp.Peer{PD: 2, Stream: 10}, to: 1000, n: 1, access: both,
+		place: protocol.DDPTaggedSTagNotAssociated, fetch: protocol.RDMAPSTagNotAssociated,
+	},
+	{
+		name: "other stream", who: ddp.Peer{PD: 1, Stream: 11}, to: 1000, n: 1, access: both,
+		place: protocol.DDPTaggedSTagNotAssociated, fetch: protocol.RDMAPSTagNotAssociated,
+	},
+	{
+		name: "stream before right", who: ddp.Peer{PD: 1, Stream: 11}, to: 1000, n: 1,
+		place: protocol.DDPTaggedSTagNotAssociated, fetch: protocol.RDMAPSTagNotAssociated,
+	},
 	{name: "no right", to: 1000, n: 1, place: protocol.DDPTaggedInvalidSTag, fetch: protocol.RDMAPAccess},
 	{name: "write only", to: 1000, n: 1, access: ddp.RemoteWrite, fetch: protocol.RDMAPAccess},
 	{name: "read only", to: 1000, n: 1, access: ddp.RemoteRead, place: protocol.DDPTaggedInvalidSTag},
-	{name: "atomic only", to: 1000, n: 1, access: ddp.RemoteAtomic, place: protocol.DDPTaggedInvalidSTag, fetch: protocol.RDMAPAccess},
-	{name: "right before wrap", to: math.MaxUint64, n: 2, place: protocol.DDPTaggedInvalidSTag, fetch: protocol.RDMAPAccess},
-	{name: "wrap", to: math.MaxUint64, n: 2, access: both, place: protocol.DDPTaggedTOWrap, fetch: protocol.RDMAPTOWrap},
-	{name: "sum of 2^64", to: math.MaxUint64, n: 1, access: both, place: protocol.DDPTaggedTOWrap, fetch: protocol.RDMAPTOWrap},
-	{name: "highest sum", to: math.MaxUint64 - 1, n: 1, access: both, place: protocol.DDPTaggedBounds, fetch: protocol.RDMAPBounds},
+	{
+		name: "atomic only", to: 1000, n: 1, access: ddp.RemoteAtomic, place: protocol.DDPTaggedInvalidSTag,
+		fetch: protocol.RDMAPAccess,
+	},
+	{
+		name: "right before wrap", to: math.MaxUint64, n: 2, place: protocol.DDPTaggedInvalidSTag,
+		fetch: protocol.RDMAPAccess,
+	},
+	{
+		name: "wrap", to: math.MaxUint64, n: 2, access: both, place: protocol.DDPTaggedTOWrap,
+		fetch: protocol.RDMAPTOWrap,
+	},
+	{
+		name: "sum of 2^64", to: math.MaxUint64, n: 1, access: both, place: protocol.DDPTaggedTOWrap,
+		fetch: protocol.RDMAPTOWrap,
+	},
+	{
+		name: "highest sum", to: math.MaxUint64 - 1, n: 1, access: both, place: protocol.DDPTaggedBounds,
+		fetch: protocol.RDMAPBounds,
+	},
 	{name: "one below", to: 999, n: 1, access: both, place: protocol.DDPTaggedBounds, fetch: protocol.RDMAPBounds},
 	{name: "begins below", to: 999, n: 100, access: both, place: protocol.DDPTaggedBounds, fetch: protocol.RDMAPBounds},
 	{name: "from 0", to: 0, n: 1, access: both, place: protocol.DDPTaggedBounds, fetch: protocol.RDMAPBounds},
 	{name: "one above", to: 1100, n: 1, access: both, place: protocol.DDPTaggedBounds, fetch: protocol.RDMAPBounds},
 	{name: "ends above", to: 1001, n: 100, access: both, place: protocol.DDPTaggedBounds, fetch: protocol.RDMAPBounds},
-	{name: "far above", to: 1000 + 1<<32, n: 1, access: both, place: protocol.DDPTaggedBounds, fetch: protocol.RDMAPBounds},
-	{name: "negative as signed", to: 1 << 63, n: 1, access: both, place: protocol.DDPTaggedBounds, fetch: protocol.RDMAPBounds},
+	{
+		name: "far above", to: 1000 + 1<<32, n: 1, access: both, place: protocol.DDPTaggedBounds,
+		fetch: protocol.RDMAPBounds,
+	},
+	{
+		name: "negative as signed", to: 1 << 63, n: 1, access: both, place: protocol.DDPTaggedBounds,
+		fetch: protocol.RDMAPBounds,
+	},
 	{name: "nothing", who: ddp.Peer{PD: 9, Stream: 9}, to: math.MaxUint64, n: 0, invalid: true},
 }
 
-// Shows: DDP-7.1-07, DDP-7.1-08, DDP-7.1-09, DDP-7.1-10, DDP-8.2-01, DDP-8.2-02, DDP-8.3-01, DDP-8.3.1-01, DDP-8.3.1-02, DDP-8.3.1-03
+// Shows: DDP-7.1-07, DDP-7.1-08, DDP-7.1-09, DDP-7.1-10, DDP-8.2-01, DDP-8.2-02, DDP-8.3-01, DDP-8.3.1-01
+// Shows: DDP-8.3.1-02, DDP-8.3.1-03
 // Shows: RDMAP-8.1.1-01, RDMAP-8.1.1-02, RDMAP-8.1.1-03, SEC-6.1.1-02, SEC-6.2.1-01, SEC-6.3.5-01
 func TestAccessErrors(t *testing.T) {
 	for _, tt := range accessErrors {
@@ -133,7 +170,8 @@ func TestUnknownSTag(t *testing.T) {
 		wantCode(t, "Borrow", err, protocol.RDMAPInvalidSTag)
 		wantCode(t, "Atomic", table.Atomic(s, me, 0, func(*uint64) { t.Error("called") }), protocol.RDMAPInvalidSTag)
 		// No octets, no check.
-		if table.Place(s, me, 0, nil, 0) != nil || table.Fetch(s, me, 0, nil, 0) != nil || table.CheckFetch(s, me, 0, 0, 0) != nil {
+		if table.Place(s, me, 0, nil, 0) != nil || table.Fetch(s, me, 0, nil, 0) != nil ||
+			table.CheckFetch(s, me, 0, 0, 0) != nil {
 			t.Error("an access of no octets is an error")
 		}
 	}
@@ -220,7 +258,10 @@ func TestAtomic(t *testing.T) {
 		{name: "address good, base and TO not", base: 3, to: 11, access: ddp.RemoteAtomic},
 		{name: "base odd, TO good", base: 1, to: 8, access: ddp.RemoteAtomic, want: protocol.RDMAPStreamCatastrophic},
 		{name: "no right", access: both, want: protocol.RDMAPAccess},
-		{name: "stream", who: ddp.Peer{PD: 1, Stream: 2}, access: ddp.RemoteAtomic, want: protocol.RDMAPSTagNotAssociated},
+		{
+			name: "stream", who: ddp.Peer{PD: 1, Stream: 2}, access: ddp.RemoteAtomic,
+			want: protocol.RDMAPSTagNotAssociated,
+		},
 		{name: "bounds", to: 32, access: ddp.RemoteAtomic, want: protocol.RDMAPBounds},
 		{name: "bounds of the whole word", to: 25, access: ddp.RemoteAtomic, want: protocol.RDMAPBounds},
 		{name: "wrap", to: math.MaxUint64 - 7, access: ddp.RemoteAtomic, want: protocol.RDMAPTOWrap},
@@ -271,7 +312,8 @@ func TestRegionAbove4GiB(t *testing.T) {
 	table := ddp.NewTable(0)
 	r := register(t, table, ddp.RegionConfig{Buf: buf, Base: 1 << 40, Access: both, PD: 1, Stream: 10})
 	for _, off := range []uint64{0, 1<<32 - 1, 1 << 32, size - 2} {
-		if err := r.Place(me, 1<<40+off, []byte{1, 2}, ddp.RemoteWrite); err != nil || buf[off] != 1 || buf[off+1] != 2 {
+		if err := r.Place(me, 1<<40+off, []byte{1, 2}, ddp.RemoteWrite); err != nil || buf[off] != 1 ||
+			buf[off+1] != 2 {
 			t.Errorf("offset %d: %v, octets %x", off, err, buf[off:off+2])
 		}
 	}

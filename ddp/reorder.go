@@ -67,5 +67,3 @@ func (o *reorder) waiting() bool {
 }
 
 func (o *reorder) slot(order uint64) *early { return &o.ring[order&uint64(len(o.ring)-1)] }
-
-func (o *reorder) reset() { o.ring = nil }

@@ -148,18 +148,6 @@ func (o *Outgoing) take(n uint64) {
 	}
 }
 
-// Sequence gives the MSNs of the messages that go to one queue of one stream:
-// 1 first, then one more for each message, and 0 after 0xffffffff
-// (https://www.rfc-editor.org/rfc/rfc5041#section-4.3). The zero value is ready.
-type Sequence struct{ given uint32 }
-
-// Next returns the MSN of the next message.
-func (s *Sequence) Next() uint32 {
-	// Rule: DDP-4.3-07, DDP-4.3-08, DDP-4.3-09
-	s.given++
-	return s.given
-}
-
 // Wraps reports whether n octets from TO to on break rule 5 of
 // https://www.rfc-editor.org/rfc/rfc5041#section-7.1, "a 64-bit unsigned sum of the
 // DDP Segment payload length and the TO does not wrap". It is the one judge of

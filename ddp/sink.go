@@ -91,13 +91,6 @@ func (s *Sink) Close() {
 	s.table.remove(s.entry)
 }
 
-// STag is the STag of the use that is going on, 0 if there is none.
-func (s *Sink) STag() STag {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.stag
-}
-
 // FirstMissing returns the offset of the first octet that no segment has brought in
 // this use: the length when all have come.
 func (s *Sink) FirstMissing() uint64 {

@@ -26,24 +26,65 @@ func TestSourceOrderUntagged(t *testing.T) {
 		parts []part
 		code  protocol.Code // of the last part; 0: the message is delivered
 	}{
-		{"rising", []part{{0, 3, false}, {3, 6, false}, {6, 9, true}}, 0},
-		{"falling but for the last", []part{{3, 6, false}, {0, 3, false}, {6, 9, true}}, 0},
-		{"0, 4, 2", []part{{0, 2, false}, {4, 6, false}, {2, 4, false}, {6, 9, true}}, 0},
-		{"many gaps", []part{{7, 8, false}, {5, 6, false}, {3, 4, false}, {1, 2, false}, {2, 3, false}, {6, 7, false}, {4, 5, false}, {0, 1, false}, {8, 9, true}}, 0},
-		{"empty segments anywhere", []part{{5, 5, false}, {0, 9, false}, {3, 3, false}, {9, 9, true}}, 0},
-		{"the last one alone", []part{{0, 9, true}}, 0},
-		{"a gap never filled", []part{{0, 3, false}, {4, 6, false}, {6, 9, true}}, protocol.DDPUntaggedMO},
-		{"the first never sent", []part{{3, 6, false}, {6, 9, true}}, protocol.DDPUntaggedMO},
-		{"the last fills a gap", []part{{0, 3, false}, {6, 9, false}, {3, 6, true}}, protocol.DDPUntaggedMO},
-		{"the last is empty within", []part{{0, 9, false}, {3, 3, true}}, protocol.DDPUntaggedMO},
-		{"the same again", []part{{0, 3, false}, {0, 3, false}}, protocol.DDPUntaggedMO},
-		{"the same again behind a gap", []part{{3, 6, false}, {3, 6, false}}, protocol.DDPUntaggedMO},
-		{"one octet again", []part{{0, 3, false}, {2, 6, false}}, protocol.DDPUntaggedMO},
-		{"into what came early", []part{{4, 6, false}, {0, 5, false}}, protocol.DDPUntaggedMO},
-		{"out of what came early", []part{{4, 6, false}, {5, 8, false}}, protocol.DDPUntaggedMO},
-		{"around what came early", []part{{4, 6, false}, {3, 7, false}}, protocol.DDPUntaggedMO},
-		{"beyond the buffer", []part{{4, 6, false}, {6, 10, false}}, protocol.DDPUntaggedTooLong},
-		{"behind the buffer", []part{{4, 6, false}, {10, 10, false}}, protocol.DDPUntaggedMO},
+		{name: "rising", parts: []part{{from: 0, to: 3}, {from: 3, to: 6}, {from: 6, to: 9, last: true}}, code: 0},
+		{
+			name:  "falling but for the last",
+			parts: []part{{from: 3, to: 6}, {from: 0, to: 3}, {from: 6, to: 9, last: true}}, code: 0,
+		},
+		{
+			name:  "0, 4, 2",
+			parts: []part{{from: 0, to: 2}, {from: 4, to: 6}, {from: 2, to: 4}, {from: 6, to: 9, last: true}}, code: 0,
+		},
+		{
+			name: "many gaps",
+			parts: []part{
+				{from: 7, to: 8}, {from: 5, to: 6}, {from: 3, to: 4}, {from: 1, to: 2}, {from: 2, to: 3},
+				{from: 6, to: 7}, {from: 4, to: 5}, {from: 0, to: 1}, {from: 8, to: 9, last: true},
+			},
+			code: 0,
+		},
+		{
+			name:  "empty segments anywhere",
+			parts: []part{{from: 5, to: 5}, {from: 0, to: 9}, {from: 3, to: 3}, {from: 9, to: 9, last: true}}, code: 0,
+		},
+		{name: "the last one alone", parts: []part{{from: 0, to: 9, last: true}}, code: 0},
+		{
+			name: "a gap never filled", parts: []part{{from: 0, to: 3}, {from: 4, to: 6}, {from: 6, to: 9, last: true}},
+			code: protocol.DDPUntaggedMO,
+		},
+		{
+			name: "the first never sent", parts: []part{{from: 3, to: 6}, {from: 6, to: 9, last: true}},
+			code: protocol.DDPUntaggedMO,
+		},
+		{
+			name:  "the last fills a gap",
+			parts: []part{{from: 0, to: 3}, {from: 6, to: 9}, {from: 3, to: 6, last: true}},
+			code:  protocol.DDPUntaggedMO,
+		},
+		{
+			name: "the last is empty within", parts: []part{{from: 0, to: 9}, {from: 3, to: 3, last: true}},
+			code: protocol.DDPUntaggedMO,
+		},
+		{name: "the same again", parts: []part{{from: 0, to: 3}, {from: 0, to: 3}}, code: protocol.DDPUntaggedMO},
+		{
+			name: "the same again behind a gap", parts: []part{{from: 3, to: 6}, {from: 3, to: 6}},
+			code: protocol.DDPUntaggedMO,
+		},
+		{name: "one octet again", parts: []part{{from: 0, to: 3}, {from: 2, to: 6}}, code: protocol.DDPUntaggedMO},
+		{name: "into what came early", parts: []part{{from: 4, to: 6}, {from: 0, to: 5}}, code: protocol.DDPUntaggedMO},
+		{
+			name: "out of what came early", parts: []part{{from: 4, to: 6}, {from: 5, to: 8}},
+			code: protocol.DDPUntaggedMO,
+		},
+		{
+			name: "around what came early", parts: []part{{from: 4, to: 6}, {from: 3, to: 7}},
+			code: protocol.DDPUntaggedMO,
+		},
+		{
+			name: "beyond the buffer", parts: []part{{from: 4, to: 6}, {from: 6, to: 10}},
+			code: protocol.DDPUntaggedTooLong,
+		},
+		{name: "behind the buffer", parts: []part{{from: 4, to: 6}, {from: 10, to: 10}}, code: protocol.DDPUntaggedMO},
 	} {
 		for _, ordered := range []bool{true, false} {
 			t.Run(fmt.Sprintf("%s, ordered LLP %t", tt.name, ordered), func(t *testing.T) {
@@ -82,13 +123,28 @@ func TestSourceOrderTagged(t *testing.T) {
 		code    protocol.Code // of the last part, at a sink
 		missing uint64
 	}{
-		{"rising", []part{{0, 3, false}, {3, 6, false}, {6, 9, true}}, 0, 9},
-		{"falling", []part{{6, 9, false}, {3, 6, false}, {0, 3, true}}, 0, 9},
-		{"the last fills a gap", []part{{0, 3, false}, {6, 9, false}, {3, 6, true}}, 0, 9},
-		{"a gap is left", []part{{0, 3, false}, {6, 9, true}}, 0, 3},
-		{"the end is missing", []part{{0, 3, true}}, 0, 3},
-		{"twice", []part{{0, 3, false}, {0, 3, true}}, protocol.DDPTaggedBounds, 3},
-		{"overlap", []part{{3, 6, false}, {0, 4, true}}, protocol.DDPTaggedBounds, 0},
+		{
+			name: "rising", parts: []part{{from: 0, to: 3}, {from: 3, to: 6}, {from: 6, to: 9, last: true}}, code: 0,
+			missing: 9,
+		},
+		{
+			name: "falling", parts: []part{{from: 6, to: 9}, {from: 3, to: 6}, {from: 0, to: 3, last: true}}, code: 0,
+			missing: 9,
+		},
+		{
+			name:  "the last fills a gap",
+			parts: []part{{from: 0, to: 3}, {from: 6, to: 9}, {from: 3, to: 6, last: true}}, code: 0, missing: 9,
+		},
+		{name: "a gap is left", parts: []part{{from: 0, to: 3}, {from: 6, to: 9, last: true}}, code: 0, missing: 3},
+		{name: "the end is missing", parts: []part{{from: 0, to: 3, last: true}}, code: 0, missing: 3},
+		{
+			name: "twice", parts: []part{{from: 0, to: 3}, {from: 0, to: 3, last: true}},
+			code: protocol.DDPTaggedBounds, missing: 3,
+		},
+		{
+			name: "overlap", parts: []part{{from: 3, to: 6}, {from: 0, to: 4, last: true}},
+			code: protocol.DDPTaggedBounds, missing: 0,
+		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			data := pattern(12, 1)

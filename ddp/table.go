@@ -108,7 +108,9 @@ func (t *Table) Register(c RegionConfig) (*Region, error) {
 		return nil, fmt.Errorf("%w: base 0x%016x plus %d octets (RFC 5041 section 7.1)", ErrWrap, c.Base, len(c.Buf))
 	}
 	// Rule: DDP-8.2-01, DDP-8.3-01, DDP-8.3-02, DDP-8.3-03, RDMAP-8.1.1-04
-	r := &Region{table: t, pd: c.PD, stream: c.Stream, base: c.Base, buf: c.Buf, access: c.Access, valid: c.Parent == nil}
+	r := &Region{
+		table: t, pd: c.PD, stream: c.Stream, base: c.Base, buf: c.Buf, access: c.Access, valid: c.Parent == nil,
+	}
 	if c.Stream == 0 {
 		r.guard.share()
 	}

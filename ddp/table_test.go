@@ -32,7 +32,8 @@ func TestRegisterAndLookup(t *testing.T) {
 		t.Error("the region is not found")
 	}
 	if r.Len() != 100 || r.Base() != 5 || r.Access() != c.Access || r.PD() != 3 || r.Stream() != 4 || !r.Valid() {
-		t.Errorf("the region is not what was registered: %d %d %v %d %d %v", r.Len(), r.Base(), r.Access(), r.PD(), r.Stream(), r.Valid())
+		t.Errorf("the region is not what was registered: %d %d %v %d %d %v", r.Len(), r.Base(), r.Access(), r.PD(),
+			r.Stream(), r.Valid())
 	}
 	for _, s := range []ddp.STag{0, r.STag() ^ 1, r.STag() ^ 0x100, 0xff} {
 		if table.Lookup(s) != nil {
@@ -56,12 +57,12 @@ func TestRegisterErrors(t *testing.T) {
 		c    ddp.RegionConfig
 		want error
 	}{
-		{"no PD", ddp.RegionConfig{}, ddp.ErrNoPD},
-		{"unknown right", ddp.RegionConfig{PD: 1, Access: 0x80}, ddp.ErrAccess},
-		{"wrap", ddp.RegionConfig{PD: 1, Base: math.MaxUint64 - 3, Buf: make([]byte, 4)}, ddp.ErrWrap},
-		{"highest base", ddp.RegionConfig{PD: 1, Base: math.MaxUint64 - 4, Buf: make([]byte, 4)}, nil},
-		{"empty buffer", ddp.RegionConfig{PD: 1, Base: math.MaxUint64}, nil},
-		{"full", ddp.RegionConfig{PD: 1}, ddp.ErrTableFull},
+		{name: "no PD", c: ddp.RegionConfig{}, want: ddp.ErrNoPD},
+		{name: "unknown right", c: ddp.RegionConfig{PD: 1, Access: 0x80}, want: ddp.ErrAccess},
+		{name: "wrap", c: ddp.RegionConfig{PD: 1, Base: math.MaxUint64 - 3, Buf: make([]byte, 4)}, want: ddp.ErrWrap},
+		{name: "highest base", c: ddp.RegionConfig{PD: 1, Base: math.MaxUint64 - 4, Buf: make([]byte, 4)}, want: nil},
+		{name: "empty buffer", c: ddp.RegionConfig{PD: 1, Base: math.MaxUint64}, want: nil},
+		{name: "full", c: ddp.RegionConfig{PD: 1}, want: ddp.ErrTableFull},
 	} {
 		if _, err := table.Register(tt.c); !errors.Is(err, tt.want) {
 			t.Errorf("%s: %v, want %v", tt.name, err, tt.want)
@@ -238,12 +239,12 @@ func TestRemoteInvalidate(t *testing.T) {
 		name string
 		stag ddp.STag
 	}{
-		{"unknown", bound.STag() ^ 1},
-		{"zero", 0},
-		{"shared by the domain", shared.STag()},
-		{"bound to another stream", other.STag()},
-		{"of another domain", domain.STag()},
-		{"sink", sink.Arm([][]byte{make([]byte, 4)})},
+		{name: "unknown", stag: bound.STag() ^ 1},
+		{name: "zero", stag: 0},
+		{name: "shared by the domain", stag: shared.STag()},
+		{name: "bound to another stream", stag: other.STag()},
+		{name: "of another domain", stag: domain.STag()},
+		{name: "sink", stag: sink.Arm([][]byte{make([]byte, 4)})},
 	} {
 		wantCode(t, tt.name, table.RemoteInvalidate(tt.stag, 1, 10), protocol.RDMAPCannotInvalidate)
 	}
@@ -298,7 +299,10 @@ func TestAccessString(t *testing.T) {
 	for _, tt := range []struct {
 		a    ddp.Access
 		want string
-	}{{0, "none"}, {ddp.RemoteRead | ddp.RemoteAtomic, "read,atomic"}, {ddp.RemoteWrite, "write"}, {0x80, "unknown"}} {
+	}{
+		{a: 0, want: "none"}, {a: ddp.RemoteRead | ddp.RemoteAtomic, want: "read,atomic"},
+		{a: ddp.RemoteWrite, want: "write"}, {a: 0x80, want: "unknown"},
+	} {
 		if got := tt.a.String(); got != tt.want {
 			t.Errorf("got %q, want %q", got, tt.want)
 		}

@@ -29,14 +29,14 @@ func TestPlacedAtOnceDeliveredInOrder(t *testing.T) {
 		why       string
 		delivered []string
 	}{
-		{1, "the last segment of the first message alone is not the message", nil},
-		{3, "placed, its turn has not come", nil},
-		{2, "the Write is whole, an earlier message is not", nil},
-		{3, "a segment that comes again is nothing new", nil},
-		{0, "now all three: in order", []string{"0.1/10", "tagged/8"}},
-		{0, "a late repetition", nil},
-		{4, "the next in order", []string{"0.2/4"}},
-		{4, "again", nil},
+		{order: 1, why: "the last segment of the first message alone is not the message"},
+		{order: 3, why: "placed, its turn has not come"},
+		{order: 2, why: "the Write is whole, an earlier message is not"},
+		{order: 3, why: "a segment that comes again is nothing new"},
+		{order: 0, why: "now all three: in order", delivered: []string{"0.1/10", "tagged/8"}},
+		{order: 0, why: "a late repetition"},
+		{order: 4, why: "the next in order", delivered: []string{"0.2/4"}},
+		{order: 4, why: "again"},
 	} {
 		before := len(s.up.delivered)
 		if err := s.Segment(uint64(step.order), sent[step.order]); err != nil {
@@ -107,33 +107,103 @@ func TestUnorderedErrors(t *testing.T) {
 		want  protocol.Code
 		blame int // the step whose header is reported, counted from 0
 	}{
-		{"early MO beyond the buffer", []step{{1, untagged(0, 1, 11, true), ""}}, protocol.DDPUntaggedMO, 0},
-		{"early MO far beyond", []step{{1, untagged(0, 1, math.MaxUint32, true), "x"}}, protocol.DDPUntaggedMO, 0},
-		{"early, too long", []step{{1, untagged(0, 1, 8, true), "xyz"}}, protocol.DDPUntaggedTooLong, 0},
-		{"early, at the end", []step{{1, untagged(0, 1, 10, true), "x"}}, protocol.DDPUntaggedTooLong, 0},
-		{"early, no buffer left", []step{
-			{1, untagged(0, 2, 0, true), "x"},
-			{2, untagged(0, 3, 0, true), "x"},
-			{3, untagged(0, 4, 0, true), "x"},
-			{4, untagged(0, 5, 0, true), "x"},
-		}, protocol.DDPUntaggedNoBuffer, 3},
-		{"early, MSN just outside the window", []step{{7, untagged(0, 9, 0, true), ""}}, protocol.DDPUntaggedMSN, 0},
-		{"order just outside the window", []step{{8, untagged(0, 1, 0, true), ""}}, protocol.DDPLocalCatastrophic, 0},
-		{"order far outside", []step{{math.MaxUint64, untagged(0, 1, 0, true), ""}}, protocol.DDPLocalCatastrophic, 0},
-		{"early, MSN of the past", []step{{0, untagged(0, 1, 0, true), "x"}, {2, untagged(0, 1, 1, true), "x"}}, protocol.DDPUntaggedMSN, 1},
-		{"gap in MO shows when all is here", []step{{1, untagged(0, 1, 3, true), "x"}, {0, untagged(0, 1, 0, false), "ab"}}, protocol.DDPUntaggedMO, 0},
-		{"overlap too", []step{{1, untagged(0, 1, 1, true), "x"}, {0, untagged(0, 1, 0, false), "ab"}}, protocol.DDPUntaggedMO, 0},
-		{"the last segment is not the highest", []step{
-			{1, untagged(0, 1, 5, false), "xyz"}, {2, untagged(0, 1, 2, true), "cde"}, {0, untagged(0, 1, 0, false), "ab"},
-		}, protocol.DDPUntaggedMO, 1},
-		{"octets after the last segment", []step{
-			{2, untagged(0, 1, 5, false), "xyz"}, {1, untagged(0, 1, 2, true), "cde"}, {0, untagged(0, 1, 0, false), "ab"},
-		}, protocol.DDPUntaggedMSN, 0},
-		{"messages not in the order of MSN", []step{{1, untagged(0, 1, 0, true), "x"}, {0, untagged(0, 2, 0, true), "x"}}, protocol.DDPUntaggedMSN, 1},
-		{"an early MSN is skipped", []step{{1, untagged(0, 3, 0, true), "x"}, {0, untagged(0, 1, 0, true), "x"}}, protocol.DDPUntaggedMSN, 0},
-		{"early, queue", []step{{1, untagged(9, 1, 0, true), "x"}}, protocol.DDPUntaggedQN, 0},
-		{"early, version", []step{{1, ddp.Header{Last: true, MSN: 1}, "x"}}, protocol.DDPUntaggedVersion, 0},
-		{"early, STag", []step{{1, tagged(5, 0, true), "x"}}, protocol.DDPTaggedInvalidSTag, 0},
+		{
+			name: "early MO beyond the buffer", steps: []step{{order: 1, h: untagged(0, 1, 11, true), payload: ""}},
+			want: protocol.DDPUntaggedMO, blame: 0,
+		},
+		{
+			name:  "early MO far beyond",
+			steps: []step{{order: 1, h: untagged(0, 1, math.MaxUint32, true), payload: "x"}},
+			want:  protocol.DDPUntaggedMO, blame: 0,
+		},
+		{
+			name: "early, too long", steps: []step{{order: 1, h: untagged(0, 1, 8, true), payload: "xyz"}},
+			want: protocol.DDPUntaggedTooLong, blame: 0,
+		},
+		{
+			name: "early, at the end", steps: []step{{order: 1, h: untagged(0, 1, 10, true), payload: "x"}},
+			want: protocol.DDPUntaggedTooLong, blame: 0,
+		},
+		{name: "early, no buffer left", steps: []step{
+			{order: 1, h: untagged(0, 2, 0, true), payload: "x"},
+			{order: 2, h: untagged(0, 3, 0, true), payload: "x"},
+			{order: 3, h: untagged(0, 4, 0, true), payload: "x"},
+			{order: 4, h: untagged(0, 5, 0, true), payload: "x"},
+		}, want: protocol.DDPUntaggedNoBuffer, blame: 3},
+		{
+			name:  "early, MSN just outside the window",
+			steps: []step{{order: 7, h: untagged(0, 9, 0, true), payload: ""}}, want: protocol.DDPUntaggedMSN, blame: 0,
+		},
+		{
+			name: "order just outside the window", steps: []step{{order: 8, h: untagged(0, 1, 0, true), payload: ""}},
+			want: protocol.DDPLocalCatastrophic, blame: 0,
+		},
+		{
+			name: "order far outside", steps: []step{{order: math.MaxUint64, h: untagged(0, 1, 0, true), payload: ""}},
+			want: protocol.DDPLocalCatastrophic, blame: 0,
+		},
+		{
+			name: "early, MSN of the past",
+			steps: []step{
+				{order: 0, h: untagged(0, 1, 0, true), payload: "x"},
+				{order: 2, h: untagged(0, 1, 1, true), payload: "x"},
+			},
+			want: protocol.DDPUntaggedMSN, blame: 1,
+		},
+		{
+			name: "gap in MO shows when all is here",
+			steps: []step{
+				{order: 1, h: untagged(0, 1, 3, true), payload: "x"},
+				{order: 0, h: untagged(0, 1, 0, false), payload: "ab"},
+			},
+			want: protocol.DDPUntaggedMO, blame: 0,
+		},
+		{
+			name: "overlap too",
+			steps: []step{
+				{order: 1, h: untagged(0, 1, 1, true), payload: "x"},
+				{order: 0, h: untagged(0, 1, 0, false), payload: "ab"},
+			},
+			want: protocol.DDPUntaggedMO, blame: 0,
+		},
+		{name: "the last segment is not the highest", steps: []step{
+			{order: 1, h: untagged(0, 1, 5, false), payload: "xyz"},
+			{order: 2, h: untagged(0, 1, 2, true), payload: "cde"},
+			{order: 0, h: untagged(0, 1, 0, false), payload: "ab"},
+		}, want: protocol.DDPUntaggedMO, blame: 1},
+		{name: "octets after the last segment", steps: []step{
+			{order: 2, h: untagged(0, 1, 5, false), payload: "xyz"},
+			{order: 1, h: untagged(0, 1, 2, true), payload: "cde"},
+			{order: 0, h: untagged(0, 1, 0, false), payload: "ab"},
+		}, want: protocol.DDPUntaggedMSN, blame: 0},
+		{
+			name: "messages not in the order of MSN",
+			steps: []step{
+				{order: 1, h: untagged(0, 1, 0, true), payload: "x"},
+				{order: 0, h: untagged(0, 2, 0, true), payload: "x"},
+			},
+			want: protocol.DDPUntaggedMSN, blame: 1,
+		},
+		{
+			name: "an early MSN is skipped",
+			steps: []step{
+				{order: 1, h: untagged(0, 3, 0, true), payload: "x"},
+				{order: 0, h: untagged(0, 1, 0, true), payload: "x"},
+			},
+			want: protocol.DDPUntaggedMSN, blame: 0,
+		},
+		{
+			name: "early, queue", steps: []step{{order: 1, h: untagged(9, 1, 0, true), payload: "x"}},
+			want: protocol.DDPUntaggedQN, blame: 0,
+		},
+		{
+			name: "early, version", steps: []step{{order: 1, h: ddp.Header{Last: true, MSN: 1}, payload: "x"}},
+			want: protocol.DDPUntaggedVersion, blame: 0,
+		},
+		{
+			name: "early, STag", steps: []step{{order: 1, h: tagged(5, 0, true), payload: "x"}},
+			want: protocol.DDPTaggedInvalidSTag, blame: 0,
+		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			s := newSink(false, 8)
@@ -188,7 +258,8 @@ func TestWholeWindowBackwards(t *testing.T) {
 
 func TestWindowClipped(t *testing.T) {
 	s := newSink(false, 1<<30)
-	wantCode(t, "beyond the largest window", s.Segment(ddp.MaxWindow, segment(tagged(0, 0, true), "")), protocol.DDPLocalCatastrophic)
+	wantCode(t, "beyond the largest window", s.Segment(ddp.MaxWindow, segment(tagged(0, 0, true), "")),
+		protocol.DDPLocalCatastrophic)
 }
 
 // Early messages whose MSNs wrap.
@@ -203,7 +274,7 @@ func TestUnorderedMSNWrap(t *testing.T) {
 	for _, m := range []struct {
 		order uint64
 		msn   uint32
-	}{{3, 1}, {2, 0}, {1, math.MaxUint32}, {0, math.MaxUint32 - 1}} {
+	}{{order: 3, msn: 1}, {order: 2, msn: 0}, {order: 1, msn: math.MaxUint32}, {order: 0, msn: math.MaxUint32 - 1}} {
 		if err := s.Segment(m.order, segment(untagged(0, m.msn, 0, true), "x")); err != nil {
 			t.Fatal(err)
 		}

@@ -68,7 +68,8 @@ func (r *Region) Activate() error {
 	case r.gone:
 		return fmt.Errorf("%w: it, or the window, was invalidated before the window's turn", ErrParent)
 	case r.lost:
-		return fmt.Errorf("%w: STag %v lost a right that the window was to have before the window's turn", ErrParent, p.STag())
+		return fmt.Errorf("%w: STag %v lost a right that the window was to have before the window's turn", ErrParent,
+			p.STag())
 	}
 	r.valid = true
 	return nil

@@ -26,7 +26,8 @@ func windowOn(t *testing.T, table *ddp.Table, access ddp.Access) (region, window
 	t.Helper()
 	buf := make([]byte, 8)
 	region = register(t, table, ddp.RegionConfig{Buf: buf, Access: both, PD: me.PD, Stream: me.Stream})
-	return region, register(t, table, ddp.RegionConfig{Buf: buf, Access: access, PD: me.PD, Stream: me.Stream, Parent: region})
+	return region, register(t, table,
+		ddp.RegionConfig{Buf: buf, Access: access, PD: me.PD, Stream: me.Stream, Parent: region})
 }
 
 // Whatever ends a region ends its windows: those in use, and those whose turn has
@@ -37,7 +38,8 @@ func TestWindowsEndWithTheirRegion(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			table := ddp.NewTable(0)
 			region, w := windowOn(t, table, both)
-			later := register(t, table, ddp.RegionConfig{Buf: make([]byte, 8), Access: both, PD: me.PD, Stream: me.Stream, Parent: region})
+			later := register(t, table,
+				ddp.RegionConfig{Buf: make([]byte, 8), Access: both, PD: me.PD, Stream: me.Stream, Parent: region})
 			wantCode(t, "before its turn", w.Place(me, 0, []byte("x"), ddp.RemoteWrite), protocol.DDPTaggedInvalidSTag)
 			if err := w.Activate(); err != nil {
 				t.Fatal(err)
@@ -100,8 +102,10 @@ func TestRevocationWaitsForWindows(t *testing.T) {
 func TestWindowsLoseRights(t *testing.T) {
 	table := ddp.NewTable(0)
 	region, w := windowOn(t, table, both)
-	later := register(t, table, ddp.RegionConfig{Buf: make([]byte, 8), Access: both, PD: me.PD, Stream: me.Stream, Parent: region})
-	reads := register(t, table, ddp.RegionConfig{Buf: make([]byte, 8), Access: ddp.RemoteRead, PD: me.PD, Stream: me.Stream, Parent: region})
+	later := register(t, table,
+		ddp.RegionConfig{Buf: make([]byte, 8), Access: both, PD: me.PD, Stream: me.Stream, Parent: region})
+	reads := register(t, table,
+		ddp.RegionConfig{Buf: make([]byte, 8), Access: ddp.RemoteRead, PD: me.PD, Stream: me.Stream, Parent: region})
 	if err := w.Activate(); err != nil {
 		t.Fatal(err)
 	}
@@ -159,12 +163,12 @@ func TestInvalidateHere(t *testing.T) {
 		key  uint8
 		want bool
 	}{
-		{"own stream", me.PD, me.Stream, 0, true},
-		{"domain", me.PD, 0, 0, true},
-		{"another stream", me.PD, me.Stream + 1, 0, false},
-		{"another domain", me.PD + 1, 0, 0, false},
-		{"another domain, same stream", me.PD + 1, me.Stream, 0, false},
-		{"another key", me.PD, me.Stream, 1, false},
+		{name: "own stream", pd: me.PD, id: me.Stream, key: 0, want: true},
+		{name: "domain", pd: me.PD, id: 0, key: 0, want: true},
+		{name: "another stream", pd: me.PD, id: me.Stream + 1, key: 0, want: false},
+		{name: "another domain", pd: me.PD + 1, id: 0, key: 0, want: false},
+		{name: "another domain, same stream", pd: me.PD + 1, id: me.Stream, key: 0, want: false},
+		{name: "another key", pd: me.PD, id: me.Stream, key: 1, want: false},
 	} {
 		table := ddp.NewTable(0)
 		r := register(t, table, ddp.RegionConfig{Buf: make([]byte, 8), PD: tt.pd, Stream: tt.id})

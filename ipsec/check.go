@@ -55,7 +55,8 @@ func (c *Checker) Covers(ctx context.Context, local, remote net.Addr) (bool, err
 	// Rule: MPA-9.4-02, IPSEC-3-02, DDP-8.4.2-04
 	a, err := c.Check(flow)
 	if c.Logger != nil {
-		c.Logger.DebugContext(ctx, "ipsec", "local", flow.Local, "remote", flow.Remote, "covered", a.Covered, "reason", a.Reason, "error", err)
+		c.Logger.DebugContext(ctx, "ipsec", "local", flow.Local, "remote", flow.Remote, "covered", a.Covered, "reason",
+			a.Reason, "error", err)
 	}
 	return a.Covered, err
 }

@@ -176,7 +176,10 @@ func TestCheck(t *testing.T) {
 			{name: "associations without policy", states: here, want: "no policy"},
 			{name: "transport", policies: f.transport(), states: here},
 			{name: "tunnel", policies: f.tunnel(f.local, f.remote), states: tunnels},
-			{name: "integrity without encryption", policies: f.transport(), states: change(here, func(s *ipsec.State) { s.Integrity = "hmac(sha1)" })},
+			{
+				name: "integrity without encryption", policies: f.transport(),
+				states: change(here, func(s *ipsec.State) { s.Integrity = "hmac(sha1)" }),
+			},
 
 			{name: "block", policies: f.transport(block), states: here, want: "blocks"},
 			{name: "pass", policies: f.transport(pass), states: here, want: "as they are"},
@@ -192,69 +195,187 @@ func TestCheck(t *testing.T) {
 			{name: "ESP and AH", policies: f.transport(func(p *ipsec.Policy) {
 				p.Templates = append(p.Templates, ipsec.Template{Proto: ah})
 			}), states: here},
-			{name: "mode beet", policies: f.transport(func(p *ipsec.Policy) { p.Templates[0].Mode = 4 }), states: here, want: "mode 4"},
+			{
+				name: "mode beet", policies: f.transport(func(p *ipsec.Policy) { p.Templates[0].Mode = 4 }),
+				states: here, want: "mode 4",
+			},
 
 			{name: "out only", policies: f.transport()[:1], states: here, want: "in: no policy"},
 			{name: "in only", policies: f.transport()[1:], states: here, want: "out: no policy"},
 			{name: "in passes", policies: f.transport(in(pass)), states: here, want: "policy 8"},
 			{name: "out passes", policies: f.transport(out(pass)), states: here, want: "policy 9"},
-			{name: "both for the other direction", policies: f.transport(func(p *ipsec.Policy) { p.Dir = 1 - p.Dir }), states: here, want: "no policy"},
-			{name: "forwarding only", policies: f.transport(in(func(p *ipsec.Policy) { p.Dir = 2 })), states: here, want: "in: no policy"},
+			{
+				name:     "both for the other direction",
+				policies: f.transport(func(p *ipsec.Policy) { p.Dir = 1 - p.Dir }), states: here, want: "no policy",
+			},
+			{
+				name: "forwarding only", policies: f.transport(in(func(p *ipsec.Policy) { p.Dir = 2 })), states: here,
+				want: "in: no policy",
+			},
 
 			{name: "all addresses", policies: f.transport(anywhere), states: here},
-			{name: "all addresses of the other family", policies: other.transport(anywhere), states: here, want: "no policy"},
+			{
+				name: "all addresses of the other family", policies: other.transport(anywhere), states: here,
+				want: "no policy",
+			},
 			{name: "prefix", policies: f.transport(prefix(24)), states: here},
-			{name: "prefix elsewhere", policies: f.transport(func(p *ipsec.Policy) { p.Selector.Dst = whole(f.gateway) }), states: here, want: "no policy"},
+			{
+				name:     "prefix elsewhere",
+				policies: f.transport(func(p *ipsec.Policy) { p.Selector.Dst = whole(f.gateway) }), states: here,
+				want: "no policy",
+			},
 			{name: "TCP", policies: f.transport(func(p *ipsec.Policy) { p.Selector.Proto = tcp }), states: here},
-			{name: "UDP", policies: f.transport(func(p *ipsec.Policy) { p.Selector.Proto = 17 }), states: here, want: "no policy"},
+			{
+				name: "UDP", policies: f.transport(func(p *ipsec.Policy) { p.Selector.Proto = 17 }), states: here,
+				want: "no policy",
+			},
 			{name: "port", policies: f.transport(port(remotePort, 0xffff)), states: here},
 			{name: "another port", policies: f.transport(port(remotePort+1, 0xffff)), states: here, want: "no policy"},
 			{name: "port range", policies: f.transport(port(remotePort&0xff00, 0xff00)), states: here},
 			{name: "another port range", policies: f.transport(port(0x8000, 0xff00)), states: here, want: "no policy"},
-			{name: "the local port where the remote one is meant", policies: f.transport(port(localPort, 0xffff)), states: here, want: "no policy"},
+			{
+				name: "the local port where the remote one is meant", policies: f.transport(port(localPort, 0xffff)),
+				states: here, want: "no policy",
+			},
 
-			{name: "bypass goes before", policies: join(f.transport(), f.transport(priority(999), pass)), states: here, want: "as they are"},
+			{
+				name: "bypass goes before", policies: join(f.transport(), f.transport(priority(999), pass)),
+				states: here, want: "as they are",
+			},
 			{name: "bypass goes after", policies: join(f.transport(priority(1001), pass), f.transport()), states: here},
-			{name: "bypass of a port range goes before", policies: join(f.transport(), f.transport(priority(1), pass, port(remotePort&0xff00, 0xff00))), states: here, want: "as they are"},
-			{name: "bypass of another port goes before", policies: join(f.transport(), f.transport(priority(1), pass, port(22, 0xffff))), states: here},
-			{name: "a narrower selector does not go before", policies: join(f.transport(pass, anywhere, priority(1)), f.transport()), states: here, want: "as they are"},
-			{name: "bypass of the same priority", policies: join(f.transport(), f.transport(pass)), states: here, want: "as they are"},
-			{name: "bypass of the same priority, listed first", policies: join(f.transport(pass), f.transport()), states: here, want: "as they are"},
-			{name: "block goes before", policies: join(f.transport(), f.transport(priority(1), block)), states: here, want: "blocks"},
-			{name: "priority 0 goes first", policies: join(f.transport(), f.transport(priority(0), pass, in(priority(2000)))), states: here, want: "policy 9"},
-			{name: "high priority numbers are unsigned", policies: join(f.transport(), f.transport(priority(0xffffffff), pass)), states: here},
+			{
+				name:     "bypass of a port range goes before",
+				policies: join(f.transport(), f.transport(priority(1), pass, port(remotePort&0xff00, 0xff00))),
+				states:   here, want: "as they are",
+			},
+			{
+				name:     "bypass of another port goes before",
+				policies: join(f.transport(), f.transport(priority(1), pass, port(22, 0xffff))), states: here,
+			},
+			{
+				name:     "a narrower selector does not go before",
+				policies: join(f.transport(pass, anywhere, priority(1)), f.transport()), states: here,
+				want: "as they are",
+			},
+			{
+				name: "bypass of the same priority", policies: join(f.transport(), f.transport(pass)), states: here,
+				want: "as they are",
+			},
+			{
+				name: "bypass of the same priority, listed first", policies: join(f.transport(pass), f.transport()),
+				states: here, want: "as they are",
+			},
+			{
+				name: "block goes before", policies: join(f.transport(), f.transport(priority(1), block)), states: here,
+				want: "blocks",
+			},
+			{
+				name:     "priority 0 goes first",
+				policies: join(f.transport(), f.transport(priority(0), pass, in(priority(2000)))), states: here,
+				want: "policy 9",
+			},
+			{
+				name:     "high priority numbers are unsigned",
+				policies: join(f.transport(), f.transport(priority(0xffffffff), pass)), states: here,
+			},
 
-			{name: "only with a mark", policies: f.transport(func(p *ipsec.Policy) { p.Mark, p.MarkMask = 1, 0xff }), states: here, want: "certain"},
-			{name: "only by an interface", policies: f.transport(func(p *ipsec.Policy) { p.Selector.Ifindex = 3 }), states: here, want: "certain"},
-			{name: "only by an XFRM interface", policies: f.transport(func(p *ipsec.Policy) { p.IfID = 3 }), states: here, want: "certain"},
-			{name: "only a sub policy", policies: f.transport(func(p *ipsec.Policy) { p.Sub = true }), states: here, want: "certain"},
-			{name: "bypass with a mark may go before", policies: join(f.transport(), f.transport(priority(1), pass, func(p *ipsec.Policy) { p.MarkMask = 1 })), states: here, want: "as they are"},
-			{name: "bypass with a mark goes after", policies: join(f.transport(), f.transport(priority(2000), pass, func(p *ipsec.Policy) { p.MarkMask = 1 })), states: here},
-			{name: "bypass by sub policy", policies: join(f.transport(), f.transport(priority(2000), pass, func(p *ipsec.Policy) { p.Sub = true })), states: here, want: "as they are"},
-			{name: "ESP with a mark before ESP without", policies: join(f.transport(), f.transport(priority(1), func(p *ipsec.Policy) { p.MarkMask = 1 })), states: here},
+			{
+				name: "only with a mark", policies: f.transport(func(p *ipsec.Policy) { p.Mark, p.MarkMask = 1, 0xff }),
+				states: here, want: "certain",
+			},
+			{
+				name: "only by an interface", policies: f.transport(func(p *ipsec.Policy) { p.Selector.Ifindex = 3 }),
+				states: here, want: "certain",
+			},
+			{
+				name: "only by an XFRM interface", policies: f.transport(func(p *ipsec.Policy) { p.IfID = 3 }),
+				states: here, want: "certain",
+			},
+			{
+				name: "only a sub policy", policies: f.transport(func(p *ipsec.Policy) { p.Sub = true }), states: here,
+				want: "certain",
+			},
+			{
+				name:     "bypass with a mark may go before",
+				policies: join(f.transport(), f.transport(priority(1), pass, func(p *ipsec.Policy) { p.MarkMask = 1 })),
+				states:   here, want: "as they are",
+			},
+			{
+				name: "bypass with a mark goes after",
+				policies: join(f.transport(),
+					f.transport(priority(2000), pass, func(p *ipsec.Policy) { p.MarkMask = 1 })),
+				states: here,
+			},
+			{
+				name: "bypass by sub policy",
+				policies: join(f.transport(),
+					f.transport(priority(2000), pass, func(p *ipsec.Policy) { p.Sub = true })),
+				states: here, want: "as they are",
+			},
+			{
+				name:     "ESP with a mark before ESP without",
+				policies: join(f.transport(), f.transport(priority(1), func(p *ipsec.Policy) { p.MarkMask = 1 })),
+				states:   here,
+			},
 
 			{name: "no association", policies: f.transport(), want: "no association"},
 			{name: "association of one direction", policies: f.transport(), states: here[:1], want: "no association"},
-			{name: "no integrity", policies: f.transport(), states: change(here, func(s *ipsec.State) { s.Integrity = "" }), want: "does not check integrity"},
-			{name: "one of two without integrity", policies: f.transport(), states: append(change(here, func(s *ipsec.State) { s.Integrity = "" }), here...), want: "does not check integrity"},
-			{name: "association of AH", policies: f.transport(), states: change(here, func(s *ipsec.State) { s.Proto = ah }), want: "no association"},
-			{name: "association of another request", policies: f.transport(), states: change(here, func(s *ipsec.State) { s.ReqID = 2 }), want: "no association"},
-			{name: "any request", policies: f.transport(func(p *ipsec.Policy) { p.Templates[0].ReqID = 0 }), states: change(here, func(s *ipsec.State) { s.ReqID = 2 })},
-			{name: "another SPI", policies: f.transport(func(p *ipsec.Policy) { p.Templates[0].SPI = 0x1001 }), states: here, want: "no association"},
+			{
+				name: "no integrity", policies: f.transport(),
+				states: change(here, func(s *ipsec.State) { s.Integrity = "" }), want: "does not check integrity",
+			},
+			{
+				name: "one of two without integrity", policies: f.transport(),
+				states: append(change(here, func(s *ipsec.State) { s.Integrity = "" }), here...),
+				want:   "does not check integrity",
+			},
+			{
+				name: "association of AH", policies: f.transport(),
+				states: change(here, func(s *ipsec.State) { s.Proto = ah }), want: "no association",
+			},
+			{
+				name: "association of another request", policies: f.transport(),
+				states: change(here, func(s *ipsec.State) { s.ReqID = 2 }), want: "no association",
+			},
+			{
+				name: "any request", policies: f.transport(func(p *ipsec.Policy) { p.Templates[0].ReqID = 0 }),
+				states: change(here, func(s *ipsec.State) { s.ReqID = 2 }),
+			},
+			{
+				name: "another SPI", policies: f.transport(func(p *ipsec.Policy) { p.Templates[0].SPI = 0x1001 }),
+				states: here, want: "no association",
+			},
 			{name: "association of tunnel mode", policies: f.transport(), states: tunnels, want: "no association"},
 			{name: "association for UDP", policies: f.transport(), states: change(here, func(s *ipsec.State) {
 				s.Selector = ipsec.Selector{Src: whole(f.remote), Dst: whole(f.local), Proto: 17}
 			}), want: "no association"},
 			{name: "association for the flow", policies: f.transport(), states: change(here, func(s *ipsec.State) {
-				s.Selector = ipsec.Selector{Src: whole(f.remote), Dst: whole(f.local), Proto: tcp, SrcPort: remotePort, SrcPortMask: 0xffff}
+				s.Selector = ipsec.Selector{
+					Src: whole(f.remote), Dst: whole(f.local), Proto: tcp, SrcPort: remotePort, SrcPortMask: 0xffff,
+				}
 			})},
 
-			{name: "tunnel to a gateway", policies: f.tunnel(f.local, f.gateway), states: states(f.local, f.gateway, ipsec.Tunnel), want: "does not end where"},
-			{name: "tunnel to a gateway that is trusted", policies: f.tunnel(f.local, f.gateway), states: states(f.local, f.gateway, ipsec.Tunnel), gateways: true},
-			{name: "tunnel to a trusted gateway without association", policies: f.tunnel(f.local, f.gateway), states: tunnels, gateways: true, want: "no association"},
-			{name: "tunnel in the other family", policies: f.tunnel(other.local, other.remote), states: states(other.local, other.remote, ipsec.Tunnel), gateways: true},
+			{
+				name: "tunnel to a gateway", policies: f.tunnel(f.local, f.gateway),
+				states: states(f.local, f.gateway, ipsec.Tunnel), want: "does not end where",
+			},
+			{
+				name: "tunnel to a gateway that is trusted", policies: f.tunnel(f.local, f.gateway),
+				states: states(f.local, f.gateway, ipsec.Tunnel), gateways: true,
+			},
+			{
+				name: "tunnel to a trusted gateway without association", policies: f.tunnel(f.local, f.gateway),
+				states: tunnels, gateways: true, want: "no association",
+			},
+			{
+				name: "tunnel in the other family", policies: f.tunnel(other.local, other.remote),
+				states: states(other.local, other.remote, ipsec.Tunnel), gateways: true,
+			},
 
-			{name: "interface without IPsec", policies: f.transport(), states: here, exempt: "lo has none", want: "lo has none"},
+			{
+				name: "interface without IPsec", policies: f.transport(), states: here, exempt: "lo has none",
+				want: "lo has none",
+			},
 		} {
 			t.Run(name+"/"+c.name, func(t *testing.T) {
 				k := &fake{policies: c.policies, states: c.states, exempt: c.exempt}
@@ -310,7 +431,10 @@ func TestCovers(t *testing.T) {
 	}{
 		{"IPv4", addr(v4.local, localPort), addr(v4.remote, remotePort), true}, // 16 octets, mapped
 		{"IPv6", addr(v6.local, localPort), addr(v6.remote, remotePort), true},
-		{"IPv6 with zone", &net.TCPAddr{IP: net.ParseIP(v6.local), Zone: "eth0"}, &net.TCPAddr{IP: net.ParseIP(v6.remote), Zone: "eth0"}, true},
+		{
+			"IPv6 with zone", &net.TCPAddr{IP: net.ParseIP(v6.local), Zone: "eth0"},
+			&net.TCPAddr{IP: net.ParseIP(v6.remote), Zone: "eth0"}, true,
+		},
 		{"turned round", addr(v4.remote, remotePort), addr(v4.local, localPort), false},
 		{"UDP", &net.UDPAddr{IP: net.ParseIP(v4.local)}, &net.UDPAddr{IP: net.ParseIP(v4.remote)}, false},
 		{"nil", nil, nil, false},
@@ -320,7 +444,8 @@ func TestCovers(t *testing.T) {
 	} {
 		k := &fake{
 			policies: append(v4.transport(), v6.transport()...),
-			states:   append(states(v4.local, v4.remote, ipsec.Transport), states(v6.local, v6.remote, ipsec.Transport)...),
+			states: append(states(v4.local, v4.remote, ipsec.Transport),
+				states(v6.local, v6.remote, ipsec.Transport)...),
 		}
 		ok, err := (&ipsec.Checker{Kernel: k}).Covers(t.Context(), c.local, c.remote)
 		if ok != c.want || err != nil {
@@ -337,7 +462,8 @@ func TestCoversContext(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	k := &fake{}
-	if ok, err := (&ipsec.Checker{Kernel: k}).Covers(ctx, nil, nil); ok || !errors.Is(err, context.Canceled) || k.wasCalled {
+	if ok, err := (&ipsec.Checker{Kernel: k}).Covers(ctx, nil, nil); ok || !errors.Is(err, context.Canceled) ||
+		k.wasCalled {
 		t.Errorf("%v, %v, called %v", ok, err, k.wasCalled)
 	}
 }

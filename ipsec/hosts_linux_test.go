@@ -250,7 +250,8 @@ func (h *host) flush() error {
 
 // install puts the policies and associations of one host: e is as it sees it, and
 // spi those of what it sends and receives. change is applied to each policy.
-func (h *host) install(e ends, out, in int, assoc func(ends, int) *netlink.XfrmState, change func(*netlink.XfrmPolicy)) error {
+func (h *host) install(e ends, out, in int, assoc func(ends, int) *netlink.XfrmState,
+	change func(*netlink.XfrmPolicy)) error {
 	return h.do(func() error {
 		if err := netlink.XfrmStateAdd(assoc(e, out)); err != nil {
 			return fmt.Errorf("association out: %w", err)
@@ -258,7 +259,9 @@ func (h *host) install(e ends, out, in int, assoc func(ends, int) *netlink.XfrmS
 		if err := netlink.XfrmStateAdd(assoc(e.turned(), in)); err != nil {
 			return fmt.Errorf("association in: %w", err)
 		}
-		for _, p := range []*netlink.XfrmPolicy{policy(e, netlink.XFRM_DIR_OUT), policy(e.turned(), netlink.XFRM_DIR_IN)} {
+		for _, p := range []*netlink.XfrmPolicy{
+			policy(e, netlink.XFRM_DIR_OUT), policy(e.turned(), netlink.XFRM_DIR_IN),
+		} {
 			if change != nil {
 				change(p)
 			}
@@ -288,7 +291,10 @@ func (h *host) packets() (n uint64, err error) {
 func (h *host) bypass(e ends, dir netlink.Dir, port, mask uint16) error {
 	return h.do(func() error {
 		u := nl.XfrmUserpolicyInfo{Priority: 1, Dir: uint8(dir)}
-		u.Lft = nl.XfrmLifetimeCfg{SoftByteLimit: nl.XFRM_INF, HardByteLimit: nl.XFRM_INF, SoftPacketLimit: nl.XFRM_INF, HardPacketLimit: nl.XFRM_INF}
+		u.Lft = nl.XfrmLifetimeCfg{
+			SoftByteLimit: nl.XFRM_INF, HardByteLimit: nl.XFRM_INF, SoftPacketLimit: nl.XFRM_INF,
+			HardPacketLimit: nl.XFRM_INF,
+		}
 		u.Sel.Family, u.Sel.PrefixlenS, u.Sel.PrefixlenD = unix.AF_INET, 32, 32
 		u.Sel.Saddr.FromIP(e.local.AsSlice())
 		u.Sel.Daddr.FromIP(e.remote.AsSlice())

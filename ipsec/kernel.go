@@ -83,7 +83,8 @@ func (p *Policy) certain() bool {
 
 // String names the policy for reasons and logs.
 func (p *Policy) String() string {
-	return fmt.Sprintf("policy %d (%v, priority %d, %v to %v)", p.Index, p.Dir, p.Priority, p.Selector.Src, p.Selector.Dst)
+	return fmt.Sprintf("policy %d (%v, priority %d, %v to %v)", p.Index, p.Dir, p.Priority, p.Selector.Src,
+		p.Selector.Dst)
 }
 
 // Template is one transform that a policy asks for.

@@ -22,14 +22,16 @@ func TestKernelCRC(t *testing.T) {
 	tunnel := func(e ends) ends { e.mode = netlink.XFRM_MODE_TUNNEL; return e }
 	both := func(e ends, assoc func(ends, int) *netlink.XfrmState, change func(*netlink.XfrmPolicy)) func() error {
 		return func() error {
-			return errors.Join(a.install(e, 0x1001, 0x1002, assoc, change), b.install(e.turned(), 0x1002, 0x1001, assoc, change))
+			return errors.Join(a.install(e, 0x1001, 0x1002, assoc, change),
+				b.install(e.turned(), 0x1002, 0x1001, assoc, change))
 		}
 	}
 	exempt := func(mask uint16) func() error {
 		return func() error {
 			return errors.Join(
 				both(v4, gcm, nil)(),
-				a.bypass(v4, netlink.XFRM_DIR_OUT, serverPort, mask), b.bypass(v4, netlink.XFRM_DIR_IN, serverPort, mask))
+				a.bypass(v4, netlink.XFRM_DIR_OUT, serverPort, mask), b.bypass(v4, netlink.XFRM_DIR_IN, serverPort,
+					mask))
 		}
 	}
 	use := func(p *netlink.XfrmPolicy) { p.Tmpls[0].Optional = 1 }
@@ -92,22 +94,27 @@ func TestKernelCheck(t *testing.T) {
 	}{
 		{"covered", func() error { return a.install(e, 1<<12, 2<<12, gcm, nil) }, ""},
 		{"AH only", func() error {
-			return a.install(e, 1<<12, 2<<12, gcm, func(p *netlink.XfrmPolicy) { p.Tmpls[0].Proto = netlink.XFRM_PROTO_AH })
+			return a.install(e, 1<<12, 2<<12, gcm,
+				func(p *netlink.XfrmPolicy) { p.Tmpls[0].Proto = netlink.XFRM_PROTO_AH })
 		}, "no ESP"},
 		{"block", func() error {
-			return a.install(e, 1<<12, 2<<12, gcm, func(p *netlink.XfrmPolicy) { p.Action, p.Tmpls = netlink.XFRM_POLICY_BLOCK, nil })
+			return a.install(e, 1<<12, 2<<12, gcm,
+				func(p *netlink.XfrmPolicy) { p.Action, p.Tmpls = netlink.XFRM_POLICY_BLOCK, nil })
 		}, "blocks"},
 		{"mark", func() error {
-			return a.install(e, 1<<12, 2<<12, gcm, func(p *netlink.XfrmPolicy) { p.Mark = &netlink.XfrmMark{Value: 1, Mask: 1} })
+			return a.install(e, 1<<12, 2<<12, gcm,
+				func(p *netlink.XfrmPolicy) { p.Mark = &netlink.XfrmMark{Value: 1, Mask: 1} })
 		}, "certain"},
 		{"one direction", func() error {
 			return a.do(func() error {
-				return errors.Join(netlink.XfrmStateAdd(gcm(e, 1<<12)), netlink.XfrmPolicyAdd(policy(e, netlink.XFRM_DIR_OUT)))
+				return errors.Join(netlink.XfrmStateAdd(gcm(e, 1<<12)),
+					netlink.XfrmPolicyAdd(policy(e, netlink.XFRM_DIR_OUT)))
 			})
 		}, "in: no policy"},
 		{"policy without associations", func() error {
 			return a.do(func() error {
-				return errors.Join(netlink.XfrmPolicyAdd(policy(e, netlink.XFRM_DIR_OUT)), netlink.XfrmPolicyAdd(policy(e.turned(), netlink.XFRM_DIR_IN)))
+				return errors.Join(netlink.XfrmPolicyAdd(policy(e, netlink.XFRM_DIR_OUT)),
+					netlink.XfrmPolicyAdd(policy(e.turned(), netlink.XFRM_DIR_IN)))
 			})
 		}, "no association"},
 		{"settings of the interface", func() error {
@@ -120,7 +127,9 @@ func TestKernelCheck(t *testing.T) {
 			if err := errors.Join(a.flush(), c.setup()); err != nil {
 				t.Fatal(err)
 			}
-			answer, err := (&ipsec.Checker{Kernel: a}).Check(ipsec.Flow{Local: netip.AddrPortFrom(e.local, 40000), Remote: netip.AddrPortFrom(e.remote, serverPort)})
+			answer, err := (&ipsec.Checker{Kernel: a}).Check(ipsec.Flow{
+				Local: netip.AddrPortFrom(e.local, 40000), Remote: netip.AddrPortFrom(e.remote, serverPort),
+			})
 			t.Logf("%+v, %v", answer, err)
 			if err != nil || answer.Covered != (c.want == "") || !strings.Contains(answer.Reason, c.want) {
 				t.Errorf("want %q", c.want)
@@ -135,7 +144,8 @@ func TestKernelLoopback(t *testing.T) {
 	self := ends{a.v4, a.v4, netlink.XFRM_MODE_TRANSPORT}
 	if err := errors.Join(a.flush(), a.do(func() error {
 		return errors.Join(netlink.XfrmStateAdd(gcm(self, 0x1001)),
-			netlink.XfrmPolicyAdd(policy(self, netlink.XFRM_DIR_OUT)), netlink.XfrmPolicyAdd(policy(self, netlink.XFRM_DIR_IN)))
+			netlink.XfrmPolicyAdd(policy(self, netlink.XFRM_DIR_OUT)), netlink.XfrmPolicyAdd(policy(self,
+				netlink.XFRM_DIR_IN)))
 	})); err != nil {
 		t.Fatal(err)
 	}
@@ -155,7 +165,8 @@ func TestKernelLoopback(t *testing.T) {
 func TestKernelAssociationsReplaced(t *testing.T) {
 	a, b := hosts(t)
 	e := esp4(a, b)
-	if err := errors.Join(a.flush(), a.install(e, 0x1001, 0x1002, gcm, nil), b.install(e.turned(), 0x1002, 0x1001, gcm, nil)); err != nil {
+	if err := errors.Join(a.flush(), a.install(e, 0x1001, 0x1002, gcm, nil),
+		b.install(e.turned(), 0x1002, 0x1001, gcm, nil)); err != nil {
 		t.Fatal(err)
 	}
 	client, server := dial(t, a, b, e, device(t, a), device(t, b))

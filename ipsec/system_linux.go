@@ -100,7 +100,8 @@ func parsePolicy(m []byte) (Policy, error) {
 	u := nl.DeserializeXfrmUserpolicyInfo(m)
 	sel, err := selector(&u.Sel)
 	p := Policy{
-		Dir: Direction(u.Dir), Selector: sel, Priority: u.Priority, Index: u.Index, Block: u.Action != uint8(netlink.XFRM_POLICY_ALLOW),
+		Dir: Direction(u.Dir), Selector: sel, Priority: u.Priority, Index: u.Index,
+		Block: u.Action != uint8(netlink.XFRM_POLICY_ALLOW),
 	}
 	if err != nil {
 		return p, fmt.Errorf("policy %d: %w", u.Index, err)
@@ -125,7 +126,8 @@ func parsePolicy(m []byte) (Policy, error) {
 
 func template(u *nl.XfrmUserTmpl) Template {
 	t := Template{
-		Proto: u.XfrmId.Proto, Mode: Mode(u.Mode), SPI: bigEndian32(u.XfrmId.Spi), ReqID: u.Reqid, Optional: u.Optional != 0,
+		Proto: u.XfrmId.Proto, Mode: Mode(u.Mode), SPI: bigEndian32(u.XfrmId.Spi), ReqID: u.Reqid,
+		Optional: u.Optional != 0,
 	}
 	t.Src, _ = address(&u.Saddr, u.Family) // of an unknown family: left out, as if unspecified
 	t.Dst, _ = address(&u.XfrmId.Daddr, u.Family)
@@ -241,7 +243,8 @@ func (system) Exempt(local, remote netip.Addr) (string, error) {
 				return "", err
 			}
 			if strings.TrimSpace(string(value)) != "0" {
-				return fmt.Sprintf("the setting %s of interface %s takes packets to %v out of IPsec", setting, iface, remote), nil
+				return fmt.Sprintf("the setting %s of interface %s takes packets to %v out of IPsec", setting, iface,
+					remote), nil
 			}
 		}
 	}

@@ -22,12 +22,15 @@ func policyMessage() []byte {
 	u.Sel.Saddr.FromIP(net.ParseIP("192.0.2.0"))
 	u.Sel.Daddr.FromIP(net.ParseIP("198.51.100.7"))
 	var tunnel, transport nl.XfrmUserTmpl
-	tunnel.XfrmId.Proto, tunnel.XfrmId.Spi, tunnel.Mode, tunnel.Family, tunnel.Reqid = 50, nl.Swap32(0x1234), 1, unix.AF_INET6, 9
+	tunnel.XfrmId.Proto, tunnel.XfrmId.Spi, tunnel.Mode, tunnel.Family, tunnel.Reqid = 50, nl.Swap32(0x1234), 1,
+		unix.AF_INET6, 9
 	tunnel.Saddr.FromIP(net.ParseIP("2001:db8::1"))
 	tunnel.XfrmId.Daddr.FromIP(net.ParseIP("2001:db8::2"))
 	transport.XfrmId.Proto, transport.Family, transport.Optional = 51, unix.AF_INET, 1
 	m := append([]byte(nil), u.Serialize()...)
-	m = append(m, nl.NewRtAttr(nl.XFRMA_TMPL, append(append([]byte(nil), tunnel.Serialize()...), transport.Serialize()...)).Serialize()...)
+	m = append(m,
+		nl.NewRtAttr(nl.XFRMA_TMPL,
+			append(append([]byte(nil), tunnel.Serialize()...), transport.Serialize()...)).Serialize()...)
 	mark := nl.XfrmMark{Value: 5, Mask: 7}
 	m = append(m, nl.NewRtAttr(nl.XFRMA_MARK, mark.Serialize()).Serialize()...)
 	m = append(m, nl.NewRtAttr(nl.XFRMA_IF_ID, nl.Uint32Attr(21)).Serialize()...)
@@ -43,7 +46,10 @@ func TestParsePolicy(t *testing.T) {
 			SrcPort: 1024, SrcPortMask: 0xfc00, DstPort: 4420, DstPortMask: 0xffff, Proto: 6, Ifindex: 3,
 		},
 		Templates: []Template{
-			{Proto: 50, Mode: Tunnel, Src: netip.MustParseAddr("2001:db8::1"), Dst: netip.MustParseAddr("2001:db8::2"), SPI: 0x1234, ReqID: 9},
+			{
+				Proto: 50, Mode: Tunnel, Src: netip.MustParseAddr("2001:db8::1"),
+				Dst: netip.MustParseAddr("2001:db8::2"), SPI: 0x1234, ReqID: 9,
+			},
 			{Proto: 51, Src: netip.IPv4Unspecified(), Dst: netip.IPv4Unspecified(), Optional: true},
 		},
 	}
@@ -77,8 +83,20 @@ func TestParseState(t *testing.T) {
 	}{
 		{nil, ""},
 		{map[int]string{nl.XFRMA_ALG_CRYPT: "cbc(aes)"}, ""},
-		{map[int]string{nl.XFRMA_ALG_CRYPT: "cbc(aes)", nl.XFRMA_ALG_AUTH: "digest_null", nl.XFRMA_ALG_AUTH_TRUNC: "digest_null"}, ""},
-		{map[int]string{nl.XFRMA_ALG_CRYPT: "ecb(cipher_null)", nl.XFRMA_ALG_AUTH: "hmac(sha1)", nl.XFRMA_ALG_AUTH_TRUNC: "hmac(sha1)"}, "hmac(sha1)"},
+		{
+			map[int]string{
+				nl.XFRMA_ALG_CRYPT: "cbc(aes)", nl.XFRMA_ALG_AUTH: "digest_null",
+				nl.XFRMA_ALG_AUTH_TRUNC: "digest_null",
+			},
+			"",
+		},
+		{
+			map[int]string{
+				nl.XFRMA_ALG_CRYPT: "ecb(cipher_null)", nl.XFRMA_ALG_AUTH: "hmac(sha1)",
+				nl.XFRMA_ALG_AUTH_TRUNC: "hmac(sha1)",
+			},
+			"hmac(sha1)",
+		},
 		{map[int]string{nl.XFRMA_ALG_AUTH_TRUNC: "hmac(sha256)"}, "hmac(sha256)"},
 		{map[int]string{nl.XFRMA_ALG_AEAD: "rfc4543(gcm(aes))"}, "rfc4543(gcm(aes))"},
 	} {
@@ -86,7 +104,9 @@ func TestParseState(t *testing.T) {
 		want := State{
 			Src: netip.MustParseAddr("2001:db8::1"), Dst: netip.MustParseAddr("2001:db8::2"), Proto: 50, Mode: Tunnel,
 			SPI: 0xabcd, ReqID: 9, Integrity: c.integrity,
-			Selector: Selector{Src: netip.MustParsePrefix("0.0.0.0/0"), Dst: netip.MustParsePrefix("0.0.0.0/0"), Proto: 6},
+			Selector: Selector{
+				Src: netip.MustParsePrefix("0.0.0.0/0"), Dst: netip.MustParsePrefix("0.0.0.0/0"), Proto: 6,
+			},
 		}
 		if err != nil || got != want || keyed != (c.algorithms != nil) {
 			t.Errorf("%v: association is %+v, keyed %v, %v; want %+v", c.algorithms, got, keyed, err, want)
@@ -116,7 +136,8 @@ func TestParseTruncated(t *testing.T) {
 // be the one that applies.
 func TestParseBadSelector(t *testing.T) {
 	for _, u := range []nl.XfrmSelector{
-		{Family: 77}, {Family: unix.AF_INET, PrefixlenS: 33}, {Family: unix.AF_INET, PrefixlenD: 33}, {Family: unix.AF_INET6, PrefixlenD: 129},
+		{Family: 77}, {Family: unix.AF_INET, PrefixlenS: 33}, {Family: unix.AF_INET, PrefixlenD: 33},
+		{Family: unix.AF_INET6, PrefixlenD: 129},
 	} {
 		if s, err := selector(&u); err == nil {
 			t.Errorf("%+v is %+v", u, s)

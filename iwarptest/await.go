@@ -82,7 +82,8 @@ func (p *Peer) AwaitStartup(d time.Duration) ([]byte, error) {
 	deadline := time.Now().Add(d)
 	need := startupLen
 	for {
-		if n := min(len(p.unread), len(requestKey)); !bytes.HasPrefix([]byte(requestKey), p.unread[:n]) && !bytes.HasPrefix([]byte(replyKey), p.unread[:n]) {
+		if n := min(len(p.unread), len(requestKey)); !bytes.HasPrefix([]byte(requestKey), p.unread[:n]) &&
+			!bytes.HasPrefix([]byte(replyKey), p.unread[:n]) {
 			return nil, fmt.Errorf("octets %x are no startup frame", p.unread[:min(len(p.unread), startupLen)])
 		}
 		if len(p.unread) >= startupLen {

@@ -22,11 +22,27 @@ func TestAwait(t *testing.T) {
 		do   func(c *iwarptest.Conn)
 		want []iwarptest.EventKind
 	}{
-		{"silence", func(*iwarptest.Conn) {}, []iwarptest.EventKind{iwarptest.EventSilence, iwarptest.EventSilence}},
-		{"frame and FIN", func(c *iwarptest.Conn) { mustWrite(t, c, string(frame)); _ = c.CloseWrite() }, []iwarptest.EventKind{iwarptest.EventFrame, iwarptest.EventFIN}},
-		{"half a frame", func(c *iwarptest.Conn) { mustWrite(t, c, string(frame[:9])); _ = c.CloseWrite() }, []iwarptest.EventKind{iwarptest.EventFIN}},
-		{"bad frame", func(c *iwarptest.Conn) { mustWrite(t, c, string(bad)) }, []iwarptest.EventKind{iwarptest.EventBadFrame}},
-		{"reset", func(c *iwarptest.Conn) { _ = c.Abort() }, []iwarptest.EventKind{iwarptest.EventReset}},
+		{
+			name: "silence", do: func(*iwarptest.Conn) {},
+			want: []iwarptest.EventKind{iwarptest.EventSilence, iwarptest.EventSilence},
+		},
+		{
+			name: "frame and FIN", do: func(c *iwarptest.Conn) { mustWrite(t, c, string(frame)); _ = c.CloseWrite() },
+			want: []iwarptest.EventKind{iwarptest.EventFrame, iwarptest.EventFIN},
+		},
+		{
+			name: "half a frame",
+			do:   func(c *iwarptest.Conn) { mustWrite(t, c, string(frame[:9])); _ = c.CloseWrite() },
+			want: []iwarptest.EventKind{iwarptest.EventFIN},
+		},
+		{
+			name: "bad frame", do: func(c *iwarptest.Conn) { mustWrite(t, c, string(bad)) },
+			want: []iwarptest.EventKind{iwarptest.EventBadFrame},
+		},
+		{
+			name: "reset", do: func(c *iwarptest.Conn) { _ = c.Abort() },
+			want: []iwarptest.EventKind{iwarptest.EventReset},
+		},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			a, b := iwarptest.Pipe(nil)
@@ -49,10 +65,10 @@ func TestAwaitStartup(t *testing.T) {
 		fin    bool
 		err    error
 	}{
-		{"whole", reply, false, nil},
-		{"cut", reply[:22], true, io.ErrUnexpectedEOF},
-		{"nothing", nil, true, io.EOF},
-		{"stalled", reply[:3], false, os.ErrDeadlineExceeded},
+		{name: "whole", octets: reply, err: nil},
+		{name: "cut", octets: reply[:22], fin: true, err: io.ErrUnexpectedEOF},
+		{name: "nothing", fin: true, err: io.EOF},
+		{name: "stalled", octets: reply[:3], err: os.ErrDeadlineExceeded},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			a, b := iwarptest.Pipe(nil)

@@ -55,7 +55,8 @@ func TestFaultFlip(t *testing.T) {
 
 func TestFaultCut(t *testing.T) {
 	a, b := iwarptest.Pipe(nil)
-	f := iwarptest.Inject(b, iwarptest.Fault{Kind: iwarptest.Cut, At: 3}, iwarptest.Fault{Kind: iwarptest.Cut, Write: true, At: 2})
+	f := iwarptest.Inject(b, iwarptest.Fault{Kind: iwarptest.Cut, At: 3},
+		iwarptest.Fault{Kind: iwarptest.Cut, Write: true, At: 2})
 	mustWrite(t, a, "abcdef")
 	if got, err := io.ReadAll(f); string(got) != "abc" || err != nil {
 		t.Errorf("read %q, %v", got, err)

@@ -149,7 +149,9 @@ func (f *Framer) Unframe(b []byte) (ulpdu []byte, n int, err error) {
 		return nil, 0, nil
 	}
 	if got, want := binary.LittleEndian.Uint32(b[n:]), CRC32C(b[:n]); !f.NoCRC && got != want {
-		return nil, 0, fmt.Errorf("the CRC of the FPDU at octet %d of the stream is %x, want %08x, least significant octet first", f.Pos, b[n:n+4], want)
+		return nil, 0,
+			fmt.Errorf("the CRC of the FPDU at octet %d of the stream is %x, want %08x, least significant octet first",
+				f.Pos, b[n:n+4], want)
 	}
 	end := 2 + int(binary.BigEndian.Uint16(clean))
 	for i, octet := range clean[end:] {

@@ -49,40 +49,39 @@ var frames = []struct {
 	hex    string
 }{
 	{
-		"hello",
-		iwarptest.Framer{},
-		iwarptest.Send(1, []byte("hello")),
-		"0017 4143 00000000 00000000 00000001 00000000 68656c6c6f 000000 b990b10c",
+		name:   "hello",
+		framer: iwarptest.Framer{},
+		ulpdu:  iwarptest.Send(1, []byte("hello")),
+		hex:    "0017 4143 00000000 00000000 00000001 00000000 68656c6c6f 000000 b990b10c",
 	},
 	{
-		"hello without CRC",
-		iwarptest.Framer{NoCRC: true},
-		iwarptest.Send(1, []byte("hello")),
-		"0017 4143 00000000 00000000 00000001 00000000 68656c6c6f 000000 00000000",
+		name:   "hello without CRC",
+		framer: iwarptest.Framer{NoCRC: true},
+		ulpdu:  iwarptest.Send(1, []byte("hello")),
+		hex:    "0017 4143 00000000 00000000 00000001 00000000 68656c6c6f 000000 00000000",
 	},
 	{
-		"hello with the first Marker",
-		iwarptest.Framer{Markers: true},
-		iwarptest.Send(1, []byte("hello")),
-		"00000000 0017 4143 00000000 00000000 00000001 00000000 68656c6c6f 000000 7a61e971",
+		name:   "hello with the first Marker",
+		framer: iwarptest.Framer{Markers: true},
+		ulpdu:  iwarptest.Send(1, []byte("hello")),
+		hex:    "00000000 0017 4143 00000000 00000000 00000001 00000000 68656c6c6f 000000 7a61e971",
 	},
 	{
-		"figure 5",
-		iwarptest.Framer{Markers: true},
-		iwarptest.Send(1, make([]byte, 24)),
-		"00000000 002a 4143 00000000 00000000 00000001 00000000" + strings.Repeat("00", 24) + "52239983",
+		name:   "figure 5",
+		framer: iwarptest.Framer{Markers: true},
+		ulpdu:  iwarptest.Send(1, make([]byte, 24)),
+		hex:    "00000000 002a 4143 00000000 00000000 00000001 00000000" + strings.Repeat("00", 24) + "52239983",
 	},
 	{
-		"figure 6",
-		iwarptest.Framer{Markers: true, Pos: 0x1ec},
-		iwarptest.Send(2, make([]byte, 24)),
-		"002a 4143 00000000 00000000 00000002 00000000 00000014" + strings.Repeat("00", 24) + "84925898",
+		name:   "figure 6",
+		framer: iwarptest.Framer{Markers: true, Pos: 0x1ec},
+		ulpdu:  iwarptest.Send(2, make([]byte, 24)),
+		hex:    "002a 4143 00000000 00000000 00000002 00000000 00000014" + strings.Repeat("00", 24) + "84925898",
 	},
 	{
-		"empty ULPDU",
-		iwarptest.Framer{NoCRC: true},
-		nil,
-		"0000 0000 00000000",
+		name:   "empty ULPDU",
+		framer: iwarptest.Framer{NoCRC: true},
+		hex:    "0000 0000 00000000",
 	},
 }
 
@@ -122,7 +121,8 @@ func TestMarkersInAStream(t *testing.T) {
 		t.Fatalf("%d octets, Pos %d, want 1060", len(stream), f.Pos)
 	}
 	for at, want := range map[int]string{
-		0: "00000000", 4: "01a24143", 424: "61c9010a", 428: "026a4143", 512: "00000054", 1024: "00000254", 1056: "d25c2222",
+		0: "00000000", 4: "01a24143", 424: "61c9010a", 428: "026a4143", 512: "00000054", 1024: "00000254",
+		1056: "d25c2222",
 	} {
 		if got := hex.EncodeToString(stream[at : at+4]); got != want {
 			t.Errorf("at %d: %s, want %s", at, got, want)
@@ -137,7 +137,8 @@ func TestMarkersInAStream(t *testing.T) {
 
 	f = iwarptest.Framer{Markers: true}
 	first := f.Frame(iwarptest.Send(1, counting(484)))
-	if second := f.Frame(iwarptest.Send(2, nil)); len(first) != 512 || !bytes.HasPrefix(second, wire(t, "00000000 0012")) {
+	if second := f.Frame(iwarptest.Send(2, nil)); len(first) != 512 ||
+		!bytes.HasPrefix(second, wire(t, "00000000 0012")) {
 		t.Errorf("a Marker between two FPDUs: %d octets, then %x", len(first), second)
 	}
 }
@@ -168,11 +169,11 @@ func TestUnframeIsStrict(t *testing.T) {
 		fix    bool
 		want   string
 	}{
-		{"CRC", 0, func(b []byte) { b[31] ^= 1 }, false, "CRC"},
-		{"PAD", 0, func(b []byte) { b[27] = 1 }, true, "PAD"},
-		{"reserved half of a Marker", 3, func(b []byte) { b[0] = 1 }, true, "Marker"},
-		{"FPDUPTR", 4, func(b []byte) { b[23] = 0x18 }, true, "Marker"},
-		{"low bits of FPDUPTR", 4, func(b []byte) { b[23] = 0x17 }, true, "Marker"},
+		{why: "CRC", frame: 0, change: func(b []byte) { b[31] ^= 1 }, want: "CRC"},
+		{why: "PAD", frame: 0, change: func(b []byte) { b[27] = 1 }, fix: true, want: "PAD"},
+		{why: "reserved half of a Marker", frame: 3, change: func(b []byte) { b[0] = 1 }, fix: true, want: "Marker"},
+		{why: "FPDUPTR", frame: 4, change: func(b []byte) { b[23] = 0x18 }, fix: true, want: "Marker"},
+		{why: "low bits of FPDUPTR", frame: 4, change: func(b []byte) { b[23] = 0x17 }, fix: true, want: "Marker"},
 	} {
 		b := wire(t, frames[tt.frame].hex)
 		tt.change(b)

@@ -147,7 +147,8 @@ func AtomicResponse(msn, id uint32, original uint64) []byte {
 // opcodeNames are for people who read a failed test.
 var opcodeNames = [16]string{
 	"Write", "Read Request", "Read Response", "Send", "Send Inv", "Send SE", "Send SE Inv", "Terminate",
-	"Immediate", "Immediate SE", "Atomic Request", "Atomic Response", "opcode 12", "opcode 13", "opcode 14", "opcode 15",
+	"Immediate", "Immediate SE", "Atomic Request", "Atomic Response", "opcode 12", "opcode 13", "opcode 14",
+	"opcode 15",
 }
 
 // Describe puts a segment into one line of words and hexadecimal digits. It makes

@@ -42,7 +42,9 @@ func TestBuildersTakeAnything(t *testing.T) {
 		if got := iwarptest.FixCRC(bytes.Clone(b)); len(got) != len(b) {
 			t.Errorf("FixCRC makes %d octets of %d", len(got), len(b))
 		}
-		for _, f := range []iwarptest.Framer{{}, {Markers: true}, {NoCRC: true}, {Markers: true, Pos: 3}, {Markers: true, Pos: ^uint64(0) - 7}} {
+		for _, f := range []iwarptest.Framer{
+			{}, {Markers: true}, {NoCRC: true}, {Markers: true, Pos: 3}, {Markers: true, Pos: ^uint64(0) - 7},
+		} {
 			out, in := f, f
 			frame := out.Frame(b)
 			if len(frame)%4 != 0 {
@@ -83,7 +85,8 @@ func TestTerminateForHalfASegment(t *testing.T) {
 					want += 28
 				}
 				if len(rest) != want || flags == 0 && n > 0 || flags != 0 && n == 0 {
-					t.Errorf("%s cut to %d, code %04x: flags %02x and %d octets behind them, %d are due", name, n, code, flags, len(rest), want)
+					t.Errorf("%s cut to %d, code %04x: flags %02x and %d octets behind them, %d are due", name, n, code,
+						flags, len(rest), want)
 				}
 			}
 		}
@@ -95,7 +98,9 @@ func TestPeerAgreesOnHalfAFrame(t *testing.T) {
 	a, b := net.Pipe()
 	defer a.Close()
 	p := iwarptest.NewPeer(t, b)
-	request, reply := iwarptest.Request(iwarptest.FlagM|iwarptest.FlagC, 1, nil), iwarptest.Reply(iwarptest.FlagM|iwarptest.FlagC, 1, nil)
+	request, reply := iwarptest.Request(iwarptest.FlagM|iwarptest.FlagC, 1, nil),
+		iwarptest.Reply(iwarptest.FlagM|iwarptest.FlagC,
+			1, nil)
 	for n := range len(request) + 1 {
 		for _, initiator := range []bool{false, true} {
 			p.Agree(request[:n], reply[:n], initiator)
@@ -120,7 +125,8 @@ func FuzzBuilders(f *testing.F) {
 		out := iwarptest.Framer{Markers: markers, Pos: pos}
 		in := out
 		for _, u := range [][]byte{b, segment} {
-			if got, n, err := in.Unframe(out.Frame(u)); len(u) < 1<<16 && (err != nil || n == 0 || !bytes.Equal(got, u)) {
+			if got, n, err := in.Unframe(out.Frame(u)); len(u) < 1<<16 &&
+				(err != nil || n == 0 || !bytes.Equal(got, u)) {
 				t.Fatalf("%x comes back as %x, %v", u, got, err)
 			}
 		}

@@ -256,7 +256,8 @@ func (p *Peer) need(why, what string, n int) []byte {
 	deadline := p.soon()
 	for len(p.unread) < n {
 		if err := p.read(deadline); err != nil {
-			p.t.Fatalf("%s: want %s, have %d of %d octets (%x) and no more come: %v", why, what, len(p.unread), n, p.unread, err)
+			p.t.Fatalf("%s: want %s, have %d of %d octets (%x) and no more come: %v", why, what, len(p.unread), n,
+				p.unread, err)
 		}
 	}
 	return p.unread[:n]

@@ -44,11 +44,11 @@ func peers(t *testing.T, f func(a, b *iwarptest.Peer)) {
 
 func TestPeerDialogue(t *testing.T) {
 	for _, m := range []struct{ request, reply byte }{
-		{0, 0},
-		{iwarptest.FlagC, 0},
-		{iwarptest.FlagM, iwarptest.FlagC},
-		{0, iwarptest.FlagM},
-		{iwarptest.FlagM | iwarptest.FlagC, iwarptest.FlagM},
+		{request: 0, reply: 0},
+		{request: iwarptest.FlagC, reply: 0},
+		{request: iwarptest.FlagM, reply: iwarptest.FlagC},
+		{request: 0, reply: iwarptest.FlagM},
+		{request: iwarptest.FlagM | iwarptest.FlagC, reply: iwarptest.FlagM},
 	} {
 		peers(t, func(a, b *iwarptest.Peer) {
 			request := iwarptest.Request(m.request, 1, []byte("hi"))
@@ -113,28 +113,90 @@ func TestPeerFailures(t *testing.T) {
 		want func(b *iwarptest.Peer)
 		text string
 	}{
-		{"other frame", func(a *iwarptest.Peer) { a.Send(hello) }, func(b *iwarptest.Peer) { b.WantFrame("why", iwarptest.Send(2, nil)) }, "why:\ngot  Send QN 0 MSN 1"},
-		{"no frame", nil, func(b *iwarptest.Peer) { b.WantFrame("why", hello) }, "why: want an FPDU, have 0 octets"},
-		{"half a frame", func(a *iwarptest.Peer) { a.SendRaw(badCRC[:9]); a.CloseWrite() }, func(b *iwarptest.Peer) { b.Frame("why") }, "have 9 octets of one and no more come: EOF"},
-		{"bad frame", func(a *iwarptest.Peer) { a.SendRaw(badCRC) }, func(b *iwarptest.Peer) { b.Frame("why") }, "why: bad FPDU: the CRC"},
-		{"other octets", func(a *iwarptest.Peer) { a.SendRaw([]byte("abc")) }, func(b *iwarptest.Peer) { b.WantRaw("why", []byte("ab!")) }, "why: got octets 616263"},
-		{"too few octets", func(a *iwarptest.Peer) { a.SendRaw([]byte("abc")) }, func(b *iwarptest.Peer) { b.WantRaw("why", []byte("abcd")) }, "have 3 of 4 octets (616263)"},
-		{"no Terminate", func(a *iwarptest.Peer) { a.Send(hello) }, func(b *iwarptest.Peer) { b.WantTerminate("why", 0x1203) }, "why: got Send QN 0 MSN 1 MO 0 L +5 68656c6c6f, want Terminate 1203"},
-		{"other Terminate", func(a *iwarptest.Peer) { a.Send(iwarptest.Terminate(0x1202, nil)) }, func(b *iwarptest.Peer) { b.WantTerminate("why", 0x1203) }, "why: Terminate 1202, want 1203"},
-		{"not idle", func(a *iwarptest.Peer) { a.Send(hello) }, func(b *iwarptest.Peer) { b.WantIdle("why") }, "why: want silence, got FPDU of Send"},
-		{"not idle, octets", func(a *iwarptest.Peer) { a.SendRaw([]byte("abc")) }, func(b *iwarptest.Peer) { b.WantIdle("why") }, "got octets 616263"},
-		{"not idle, many octets", func(a *iwarptest.Peer) { a.SendRaw(make([]byte, 200)) }, func(b *iwarptest.Peer) { b.In.Markers = true; b.In.Pos = 4; b.WantIdle("why") }, "00..."},
-		{"not idle, end", func(a *iwarptest.Peer) { a.CloseWrite() }, func(b *iwarptest.Peer) { b.WantIdle("why") }, "why: want silence, got the end: EOF"},
-		{"frame before the end", func(a *iwarptest.Peer) { a.Send(hello); a.CloseWrite() }, func(b *iwarptest.Peer) { b.WantEOF("why") }, "why: want the peer's FIN, got FPDU of Send"},
-		{"no end", nil, func(b *iwarptest.Peer) { b.Timeout = time.Hour; b.WantEOF("why") }, "why: want the peer's FIN, got read pipe b->a: i/o timeout"},
-		{"reset at the end", func(a *iwarptest.Peer) { a.Abort() }, func(b *iwarptest.Peer) { b.WantEOF("why") }, syscall.ECONNRESET.Error()},
-		{"FIN for a reset", func(a *iwarptest.Peer) { a.CloseWrite() }, func(b *iwarptest.Peer) { b.WantReset("why") }, "why: want a reset, got EOF"},
-		{"no startup frame", func(a *iwarptest.Peer) { a.SendRaw(make([]byte, 20)) }, func(b *iwarptest.Peer) { b.Respond("why", nil) }, "why: startup frame with key"},
-		{"Write to nobody", func(a *iwarptest.Peer) { a.Abort() }, func(b *iwarptest.Peer) { b.Send(hello) }, "peer: sent 0 of 32 octets"},
-		{"CloseWrite after a reset", func(a *iwarptest.Peer) { a.Abort() }, func(b *iwarptest.Peer) { b.CloseWrite() }, "peer: CloseWrite"},
-		{"Send after Abort", nil, func(b *iwarptest.Peer) { b.Abort(); b.Send(hello) }, "peer: SetWriteDeadline"},
-		{"want after Abort", nil, func(b *iwarptest.Peer) { b.Abort(); b.Frame("why") }, "closed"},
-		{"Abort twice", nil, func(b *iwarptest.Peer) { b.Abort(); b.Abort() }, "peer: reset"},
+		{
+			name: "other frame", send: func(a *iwarptest.Peer) { a.Send(hello) },
+			want: func(b *iwarptest.Peer) { b.WantFrame("why", iwarptest.Send(2, nil)) },
+			text: "why:\ngot  Send QN 0 MSN 1",
+		},
+		{
+			name: "no frame", want: func(b *iwarptest.Peer) { b.WantFrame("why", hello) },
+			text: "why: want an FPDU, have 0 octets",
+		},
+		{
+			name: "half a frame", send: func(a *iwarptest.Peer) { a.SendRaw(badCRC[:9]); a.CloseWrite() },
+			want: func(b *iwarptest.Peer) { b.Frame("why") }, text: "have 9 octets of one and no more come: EOF",
+		},
+		{
+			name: "bad frame", send: func(a *iwarptest.Peer) { a.SendRaw(badCRC) },
+			want: func(b *iwarptest.Peer) { b.Frame("why") }, text: "why: bad FPDU: the CRC",
+		},
+		{
+			name: "other octets", send: func(a *iwarptest.Peer) { a.SendRaw([]byte("abc")) },
+			want: func(b *iwarptest.Peer) { b.WantRaw("why", []byte("ab!")) }, text: "why: got octets 616263",
+		},
+		{
+			name: "too few octets", send: func(a *iwarptest.Peer) { a.SendRaw([]byte("abc")) },
+			want: func(b *iwarptest.Peer) { b.WantRaw("why", []byte("abcd")) }, text: "have 3 of 4 octets (616263)",
+		},
+		{
+			name: "no Terminate", send: func(a *iwarptest.Peer) { a.Send(hello) },
+			want: func(b *iwarptest.Peer) { b.WantTerminate("why", 0x1203) },
+			text: "why: got Send QN 0 MSN 1 MO 0 L +5 68656c6c6f, want Terminate 1203",
+		},
+		{
+			name: "other Terminate", send: func(a *iwarptest.Peer) { a.Send(iwarptest.Terminate(0x1202, nil)) },
+			want: func(b *iwarptest.Peer) { b.WantTerminate("why", 0x1203) }, text: "why: Terminate 1202, want 1203",
+		},
+		{
+			name: "not idle", send: func(a *iwarptest.Peer) { a.Send(hello) },
+			want: func(b *iwarptest.Peer) { b.WantIdle("why") }, text: "why: want silence, got FPDU of Send",
+		},
+		{
+			name: "not idle, octets", send: func(a *iwarptest.Peer) { a.SendRaw([]byte("abc")) },
+			want: func(b *iwarptest.Peer) { b.WantIdle("why") }, text: "got octets 616263",
+		},
+		{
+			name: "not idle, many octets", send: func(a *iwarptest.Peer) { a.SendRaw(make([]byte, 200)) },
+			want: func(b *iwarptest.Peer) { b.In.Markers = true; b.In.Pos = 4; b.WantIdle("why") }, text: "00...",
+		},
+		{
+			name: "not idle, end", send: func(a *iwarptest.Peer) { a.CloseWrite() },
+			want: func(b *iwarptest.Peer) { b.WantIdle("why") }, text: "why: want silence, got the end: EOF",
+		},
+		{
+			name: "frame before the end", send: func(a *iwarptest.Peer) { a.Send(hello); a.CloseWrite() },
+			want: func(b *iwarptest.Peer) { b.WantEOF("why") }, text: "why: want the peer's FIN, got FPDU of Send",
+		},
+		{
+			name: "no end", want: func(b *iwarptest.Peer) { b.Timeout = time.Hour; b.WantEOF("why") },
+			text: "why: want the peer's FIN, got read pipe b->a: i/o timeout",
+		},
+		{
+			name: "reset at the end", send: func(a *iwarptest.Peer) { a.Abort() },
+			want: func(b *iwarptest.Peer) { b.WantEOF("why") }, text: syscall.ECONNRESET.Error(),
+		},
+		{
+			name: "FIN for a reset", send: func(a *iwarptest.Peer) { a.CloseWrite() },
+			want: func(b *iwarptest.Peer) { b.WantReset("why") }, text: "why: want a reset, got EOF",
+		},
+		{
+			name: "no startup frame", send: func(a *iwarptest.Peer) { a.SendRaw(make([]byte, 20)) },
+			want: func(b *iwarptest.Peer) { b.Respond("why", nil) }, text: "why: startup frame with key",
+		},
+		{
+			name: "Write to nobody", send: func(a *iwarptest.Peer) { a.Abort() },
+			want: func(b *iwarptest.Peer) { b.Send(hello) }, text: "peer: sent 0 of 32 octets",
+		},
+		{
+			name: "CloseWrite after a reset", send: func(a *iwarptest.Peer) { a.Abort() },
+			want: func(b *iwarptest.Peer) { b.CloseWrite() }, text: "peer: CloseWrite",
+		},
+		{
+			name: "Send after Abort", want: func(b *iwarptest.Peer) { b.Abort(); b.Send(hello) },
+			text: "peer: SetWriteDeadline",
+		},
+		{name: "want after Abort", want: func(b *iwarptest.Peer) { b.Abort(); b.Frame("why") }, text: "closed"},
+		{name: "Abort twice", want: func(b *iwarptest.Peer) { b.Abort(); b.Abort() }, text: "peer: reset"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			peers(t, func(a, b *iwarptest.Peer) {

@@ -92,7 +92,9 @@ func TestPipeClose(t *testing.T) {
 	}
 	wantErr(t, "read after Close", a.Read, net.ErrClosed)
 	wantErr(t, "write after Close", a.Write, net.ErrClosed)
-	for _, err := range []error{a.Close(), a.CloseWrite(), a.SetDeadline(time.Time{}), a.SetWriteDeadline(time.Time{})} {
+	for _, err := range []error{
+		a.Close(), a.CloseWrite(), a.SetDeadline(time.Time{}), a.SetWriteDeadline(time.Time{}),
+	} {
 		if !errors.Is(err, net.ErrClosed) {
 			t.Errorf("after Close: %v, want %v", err, net.ErrClosed)
 		}

@@ -16,8 +16,8 @@ type RelayConfig struct {
 	Forward, Back RelayPath
 	// Faults are what goes wrong on each connection, which counts its octets, writes and FPDUs from 0.
 	Faults []RelayFault
-	// OnFault, if not nil, is called whenever a fault happens, before its octets are passed on. It is called from several
-	// goroutines and must not block.
+	// OnFault, if not nil, is called whenever a fault happens, before its octets are passed on. It is called from
+	// several goroutines and must not block.
 	OnFault func(RelayFault)
 }
 
@@ -59,7 +59,8 @@ func NewRelay(cfg *RelayConfig) (*Relay, error) {
 	round := r.cfg.Forward.Delay + r.cfg.Back.Delay
 	for name, p := range map[string]*RelayPath{"Forward": &r.cfg.Forward, "Back": &r.cfg.Back} {
 		if p.Delay < 0 || p.Rate < 0 || p.Window < 0 {
-			return nil, fmt.Errorf("iwarptest: %s: delay %v, rate %d, window %d: none of them below 0", name, p.Delay, p.Rate, p.Window)
+			return nil, fmt.Errorf("iwarptest: %s: delay %v, rate %d, window %d: none of them below 0", name, p.Delay,
+				p.Rate, p.Window)
 		}
 		if p.Window == 0 {
 			p.Window = maxRelayWindow

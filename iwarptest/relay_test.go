@@ -34,11 +34,17 @@ func TestRelayTime(t *testing.T) {
 		first time.Duration // of 1000 octets
 		last  time.Duration // of them, and of the FIN
 	}{
-		"nothing":        {RelayPath{}, 0, 0},
-		"delay":          {RelayPath{Delay: 50 * time.Millisecond}, 50 * time.Millisecond, 50 * time.Millisecond},
-		"rate":           {RelayPath{Rate: 1000}, time.Millisecond, time.Second},
-		"both":           {RelayPath{Delay: time.Second, Rate: 100}, 1010 * time.Millisecond, 11 * time.Second},
-		"a small window": {RelayPath{Delay: time.Second, Window: 100}, time.Second, 11 * time.Second},
+		"nothing": {path: RelayPath{}, first: 0, last: 0},
+		"delay": {
+			path: RelayPath{Delay: 50 * time.Millisecond}, first: 50 * time.Millisecond, last: 50 * time.Millisecond,
+		},
+		"rate": {path: RelayPath{Rate: 1000}, first: time.Millisecond, last: time.Second},
+		"both": {
+			path: RelayPath{Delay: time.Second, Rate: 100}, first: 1010 * time.Millisecond, last: 11 * time.Second,
+		},
+		"a small window": {
+			path: RelayPath{Delay: time.Second, Window: 100}, first: time.Second, last: 11 * time.Second,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -106,16 +112,22 @@ func TestRelayFPDUs(t *testing.T) {
 		fault string
 		want  func(f [][]byte) []byte
 	}{
-		{"corrupt:fpdu=3,octet=20,mask=0x80", func(f [][]byte) []byte { return cat(f[0], f[1], f[2], corrupt(f[3], 20, false), f[4]) }},
-		{"corrupt:fpdu=3,octet=20,mask=0x80,fix", func(f [][]byte) []byte { return cat(f[0], f[1], f[2], corrupt(f[3], 20, true), f[4]) }},
-		{"drop:fpdu=0,count=2", func(f [][]byte) []byte { return cat(f[2], f[3], f[4]) }},
-		{"drop:fpdu=1,count=-1", func(f [][]byte) []byte { return f[0] }},
-		{"reorder:fpdu=1", func(f [][]byte) []byte { return cat(f[0], f[2], f[1], f[3], f[4]) }},
-		{"reorder:fpdu=0,count=-1", func(f [][]byte) []byte { return cat(f[1], f[0], f[3], f[2], f[4]) }},
-		{"split:fpdu=2,size=7", func(f [][]byte) []byte { return cat(f...) }},
-		{"cut:fpdu=4", func(f [][]byte) []byte { return cat(f[:4]...) }},
-		{"hold:fpdu=2,for=1h", func(f [][]byte) []byte { return cat(f...) }},
-		{"drop:fpdu=0,back", func(f [][]byte) []byte { return cat(f...) }},
+		{
+			fault: "corrupt:fpdu=3,octet=20,mask=0x80",
+			want:  func(f [][]byte) []byte { return cat(f[0], f[1], f[2], corrupt(f[3], 20, false), f[4]) },
+		},
+		{
+			fault: "corrupt:fpdu=3,octet=20,mask=0x80,fix",
+			want:  func(f [][]byte) []byte { return cat(f[0], f[1], f[2], corrupt(f[3], 20, true), f[4]) },
+		},
+		{fault: "drop:fpdu=0,count=2", want: func(f [][]byte) []byte { return cat(f[2], f[3], f[4]) }},
+		{fault: "drop:fpdu=1,count=-1", want: func(f [][]byte) []byte { return f[0] }},
+		{fault: "reorder:fpdu=1", want: func(f [][]byte) []byte { return cat(f[0], f[2], f[1], f[3], f[4]) }},
+		{fault: "reorder:fpdu=0,count=-1", want: func(f [][]byte) []byte { return cat(f[1], f[0], f[3], f[2], f[4]) }},
+		{fault: "split:fpdu=2,size=7", want: func(f [][]byte) []byte { return cat(f...) }},
+		{fault: "cut:fpdu=4", want: func(f [][]byte) []byte { return cat(f[:4]...) }},
+		{fault: "hold:fpdu=2,for=1h", want: func(f [][]byte) []byte { return cat(f...) }},
+		{fault: "drop:fpdu=0,back", want: func(f [][]byte) []byte { return cat(f...) }},
 	} {
 		for _, markers := range []bool{false, true} {
 			for _, piece := range []int{1, 3, 100, 1 << 20} {
@@ -125,7 +137,8 @@ func TestRelayFPDUs(t *testing.T) {
 						t.Fatal(err)
 					}
 					happened := 0
-					a, b, result := joined(t, &RelayConfig{Faults: []RelayFault{fault}, OnFault: func(RelayFault) { happened++ }})
+					a, b, result := joined(t,
+						&RelayConfig{Faults: []RelayFault{fault}, OnFault: func(RelayFault) { happened++ }})
 					request, reply, fpdus := stream(markers)
 					start := time.Now()
 					go func() {
@@ -144,7 +157,8 @@ func TestRelayFPDUs(t *testing.T) {
 					rest, err := io.ReadAll(b)
 					_ = b.Close()
 					if !bytes.Equal(got, request) || err != nil || !bytes.Equal(rest, c.want(fpdus)) {
-						t.Errorf("%s, Markers %v, pieces of %d: %d octets came, want %d: %v", c.fault, markers, piece, len(rest), len(c.want(fpdus)), err)
+						t.Errorf("%s, Markers %v, pieces of %d: %d octets came, want %d: %v", c.fault, markers, piece,
+							len(rest), len(c.want(fpdus)), err)
 					}
 					if took := time.Since(start); took != fault.For {
 						t.Errorf("%s: took %v", c.fault, took)
@@ -305,7 +319,9 @@ func TestRelayServe(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r, err := NewRelay(&RelayConfig{Faults: []RelayFault{{Kind: RelayDrop, Unit: UnitOctet, At: 1}, {Kind: RelayDrop, Unit: UnitOctet, Back: true}}})
+	r, err := NewRelay(&RelayConfig{
+		Faults: []RelayFault{{Kind: RelayDrop, Unit: UnitOctet, At: 1}, {Kind: RelayDrop, Unit: UnitOctet, Back: true}},
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -355,7 +371,8 @@ func TestRelayServe(t *testing.T) {
 // A fault is the same after it was written and read; what makes no sense is refused with its reason.
 func TestRelayFaultText(t *testing.T) {
 	for _, text := range []string{
-		"corrupt:octet=7", "corrupt:fpdu=3,octet=20,mask=128,fix,back", "drop:write=1,count=-1", "hold:octet=1000,for=2s",
+		"corrupt:octet=7", "corrupt:fpdu=3,octet=20,mask=128,fix,back", "drop:write=1,count=-1",
+		"hold:octet=1000,for=2s",
 		"split:fpdu=0,count=3,size=100", "reset:octet=18446744073709551615", "cut:fpdu=0", "reorder:write=2",
 	} {
 		var f, again RelayFault

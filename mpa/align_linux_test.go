@@ -30,7 +30,8 @@ func (tap tapTCP) segments(port int) (seqs []uint32, lens []int) {
 		if err != nil {
 			return seqs, lens
 		}
-		if sa, ok := from.(*unix.SockaddrLinklayer); !ok || sa.Pkttype == unix.PACKET_OUTGOING || b[9] != unix.IPPROTO_TCP {
+		if sa, ok := from.(*unix.SockaddrLinklayer); !ok || sa.Pkttype == unix.PACKET_OUTGOING ||
+			b[9] != unix.IPPROTO_TCP {
 			continue // a packet on loopback is seen twice
 		}
 		ip := int(b[0]&15) * 4

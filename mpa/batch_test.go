@@ -9,7 +9,7 @@ import (
 
 // newSender is a sender with memory of its own.
 func newSender(markers, crc bool, emss int, how Align) *sender {
-	s := &sender{framer: Framer{Markers: markers, CRC: crc}}
+	s := &sender{framer: framer{marked: markers, crc: crc}}
 	s.batch.mem = newMemory()
 	s.setSegments(emss, how)
 	return s
@@ -48,7 +48,7 @@ func TestBatchEqualsAppend(t *testing.T) {
 	big := pattern(64<<10, 3)
 	for round := range 160 {
 		markers, crc, stable := round&1 != 0, round&2 != 0, round&4 != 0
-		one := Framer{Markers: markers, CRC: crc}
+		one := framer{marked: markers, crc: crc}
 		f := newSender(markers, crc, 1460, Align(round/8%4))
 		var want, got []byte
 		for range 3 {
@@ -67,7 +67,7 @@ func TestBatchEqualsAppend(t *testing.T) {
 				if err := f.add(header, payload, stable); err != nil {
 					t.Fatal(err)
 				}
-				want, _ = one.Append(want, append([][]byte{header}, payload...)...)
+				want = one.append(want, append([][]byte{header}, payload...)...)
 				clear(header) // not kept
 				clear(payload)
 			}
@@ -176,7 +176,7 @@ func TestBatchFullIsAnError(t *testing.T) {
 			break
 		}
 	}
-	pos := f.framer.Position()
+	pos := f.framer.pos
 	if b, _ := drain(f, 1<<20); added == 1000 || uint64(len(b)) != pos {
 		t.Errorf("%d FPDUs, %d octets", added, pos)
 	}

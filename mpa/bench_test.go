@@ -32,7 +32,10 @@ var benchSizes = []struct {
 	n       int
 	markers bool
 	crc     bool
-}{{78, false, true}, {1442, false, true}, {1430, true, true}, {MaxULPDU, false, true}, {MaxULPDU, true, true}, {MaxULPDU, false, false}}
+}{
+	{n: 78, crc: true}, {n: 1442, crc: true}, {n: 1430, markers: true, crc: true}, {n: MaxULPDU, crc: true},
+	{n: MaxULPDU, markers: true, crc: true}, {n: MaxULPDU},
+}
 
 func BenchmarkSender(b *testing.B) {
 	for _, s := range benchSizes {
@@ -56,11 +59,8 @@ func BenchmarkSender(b *testing.B) {
 func BenchmarkDeframer(b *testing.B) {
 	for _, s := range benchSizes {
 		b.Run(fmt.Sprintf("n=%d/markers=%t/crc=%t", s.n, s.markers, s.crc), func(b *testing.B) {
-			f := Framer{Markers: s.markers, CRC: s.crc}
-			stream, err := f.Append(nil, make([]byte, s.n))
-			if err != nil {
-				b.Fatal(err)
-			}
+			f := framer{marked: s.markers, crc: s.crc}
+			stream := f.append(nil, make([]byte, s.n))
 			// Marked octets move, so each round needs the FPDU anew.
 			buf := make([]byte, len(stream))
 			b.SetBytes(int64(s.n))
@@ -88,13 +88,13 @@ func BenchmarkConn(b *testing.B) {
 		markers bool
 		crc     bool
 	}{
-		{"1MiB", 0, 1 << 20, false, true},
-		{"1MiB/nocrc", 0, 1 << 20, false, false},
-		{"1MiB/1448", 1448, 1 << 20, false, true},
-		{"1MiB/1448/nocrc", 1448, 1 << 20, false, false},
-		{"1MiB/markers", 0, 1 << 20, true, true},
-		{"4KiB", 0, 4096, false, true},
-		{"64B", 0, 64, false, true},
+		{name: "1MiB", max: 0, message: 1 << 20, crc: true},
+		{name: "1MiB/nocrc", max: 0, message: 1 << 20},
+		{name: "1MiB/1448", max: 1448, message: 1 << 20, crc: true},
+		{name: "1MiB/1448/nocrc", max: 1448, message: 1 << 20},
+		{name: "1MiB/markers", max: 0, message: 1 << 20, markers: true, crc: true},
+		{name: "4KiB", max: 0, message: 4096, crc: true},
+		{name: "64B", max: 0, message: 64, crc: true},
 	} {
 		b.Run(s.name, func(b *testing.B) {
 			x, y := benchPair(b, s.max, s.markers, s.crc)

@@ -114,17 +114,17 @@ func TestAlignedOnANetwork(t *testing.T) {
 		batch           int     // messages that go together
 		lowest, highest float64 // share of FPDUs that are aligned
 	}{
-		{AlignAuto, 1500, 1 << 20, 16, 2, 0.98, 1},
-		{AlignAuto, 1500, 64 << 10, 200, 8, 0.98, 1},
-		{AlignAuto, 1500, 16 << 10, 500, 16, 0.98, 1},
-		{AlignAuto, 1500, 1000, 5000, 64, 0.2, 0.5},
-		{AlignAuto, 1500, 1000, 100, 1, 1, 1},
-		{AlignAuto, 9000, 1 << 20, 16, 2, 0.98, 1},
-		{AlignOff, 1500, 64 << 10, 200, 8, 0, 0.3},
-		{AlignSegments, 1500, 1000, 5000, 64, 1, 1},
-		{AlignSegments, 1500, 64 << 10, 200, 8, 1, 1},
-		{AlignSegments, 1450, 64 << 10, 100, 8, 1, 1},
-		{AlignStrict, 1500, 1000, 1000, 64, 1, 1},
+		{how: AlignAuto, mtu: 1500, message: 1 << 20, count: 16, batch: 2, lowest: 0.98, highest: 1},
+		{how: AlignAuto, mtu: 1500, message: 64 << 10, count: 200, batch: 8, lowest: 0.98, highest: 1},
+		{how: AlignAuto, mtu: 1500, message: 16 << 10, count: 500, batch: 16, lowest: 0.98, highest: 1},
+		{how: AlignAuto, mtu: 1500, message: 1000, count: 5000, batch: 64, lowest: 0.2, highest: 0.5},
+		{how: AlignAuto, mtu: 1500, message: 1000, count: 100, batch: 1, lowest: 1, highest: 1},
+		{how: AlignAuto, mtu: 9000, message: 1 << 20, count: 16, batch: 2, lowest: 0.98, highest: 1},
+		{how: AlignOff, mtu: 1500, message: 64 << 10, count: 200, batch: 8, lowest: 0, highest: 0.3},
+		{how: AlignSegments, mtu: 1500, message: 1000, count: 5000, batch: 64, lowest: 1, highest: 1},
+		{how: AlignSegments, mtu: 1500, message: 64 << 10, count: 200, batch: 8, lowest: 1, highest: 1},
+		{how: AlignSegments, mtu: 1450, message: 64 << 10, count: 100, batch: 8, lowest: 1, highest: 1},
+		{how: AlignStrict, mtu: 1500, message: 1000, count: 1000, batch: 64, lowest: 1, highest: 1},
 	} {
 		t.Run(fmt.Sprintf("align %d, MTU %d, messages of %d", tt.how, tt.mtu, tt.message), func(t *testing.T) {
 			p := netpair.Need(t, &netpair.Config{MTU: tt.mtu})
@@ -168,7 +168,9 @@ func TestAlignedOnANetwork(t *testing.T) {
 			whole := wholeIn(starts, ends)
 			s := x.Stats()
 			share, predicted := float64(whole)/float64(len(ends)), float64(s.FPDUsAligned)/float64(s.FPDUsSent)
-			t.Logf("EMSS %d, %d FPDUs, %d segments, %d sent again: aligned %.3f, predicted %.3f; %.2f system calls a message", emss, len(ends), len(starts),
+			t.Logf("EMSS %d, %d FPDUs, %d segments, %d sent again: aligned %.3f, predicted %.3f; %.2f system calls a "+
+				"message",
+				emss, len(ends), len(starts),
 				s.Retransmits, share, predicted, float64(s.SystemCalls)/float64(tt.count))
 			if s.FPDUsSent != uint64(len(ends)) {
 				t.Errorf("%d FPDUs sent, %d received", s.FPDUsSent, len(ends))

@@ -67,7 +67,7 @@ func NewConn(nc net.Conn, p Params, o *Options) *Conn {
 		nc: nc, params: p, every: emssEvery, likely: likelyEMSS(nc),
 	}
 	// Rule: MPA-4.4-06, MPA-4.4-07
-	c.out.framer = Framer{Markers: p.SendMarkers, CRC: p.CRC}
+	c.out.framer = framer{marked: p.SendMarkers, crc: p.CRC}
 	c.out.batch.mem = commonMemory
 	c.in.deframer = Deframer{Markers: p.RecvMarkers, CRC: p.CRC}
 	c.in.init(commonMemory)

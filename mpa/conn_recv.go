@@ -44,8 +44,8 @@ func (r *receiver) init(m *memory) { r.pool, r.try, r.once = m, r.tryRead, r.try
 //
 // Between two FPDUs, the peer's FIN gives [io.EOF]. All other errors of the
 // connection are *protocol.Error: MPAConnectionLost for a FIN inside an FPDU, for
-// one that TLS has not announced (see [BelowTLS]) and for any other end; MPACRC or MPAMarker for input that cannot be trusted. After
-// these two no ULPDU is given any more, TCP stays open and the other direction
+// one that TLS has not announced (see [BelowTLS]) and for any other end; MPACRC or MPAMarker for input that cannot
+// be trusted. After these two no ULPDU is given any more, TCP stays open and the other direction
 // usable, and every later call reads and discards until the peer closes
 // (https://www.rfc-editor.org/rfc/rfc5044#section-8). A passed read deadline is
 // returned as it is, and Receive can be called again.

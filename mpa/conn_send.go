@@ -131,7 +131,9 @@ func (c *Conn) sendError(err error) error {
 		if gone := fault.Find(pieces); gone != nil {
 			err = gone
 		}
-		return &protocol.Error{Code: protocol.MPALocalCatastrophic, Section: "RFC 6581 section 8", Detail: "writing FPDUs", Err: err}
+		return &protocol.Error{
+			Code: protocol.MPALocalCatastrophic, Section: "RFC 6581 section 8", Detail: "writing FPDUs", Err: err,
+		}
 	}
 	return connError("writing FPDUs", err)
 }

@@ -82,7 +82,8 @@ func TestConnOverTCP(t *testing.T) {
 			if !bytes.Equal(got, data) {
 				t.Error("data was changed")
 			}
-			if s := x.Stats(); s.Writes == 0 || s.OctetsSent != y.Stats().OctetsReceived || (runtime.GOOS == "linux" && tt.max == 0 && !tt.portable && s.EMSS < 10000) {
+			if s := x.Stats(); s.Writes == 0 || s.OctetsSent != y.Stats().OctetsReceived ||
+				(runtime.GOOS == "linux" && tt.max == 0 && !tt.portable && s.EMSS < 10000) {
 				t.Errorf("Stats are %+v", s)
 			}
 			if len(y.in.mem) > smallRecvLen || x.out.batch.small != nil || x.out.batch.large[0] != nil {
@@ -229,12 +230,9 @@ func TestWaitWithinAnFPDU(t *testing.T) {
 	if !tcpsock.CanRead {
 		t.Skip("no reads without a buffer on this operating system")
 	}
-	f := Framer{CRC: true}
+	f := framer{crc: true}
 	want := pattern(MaxULPDU, 1)
-	frame, err := f.Append(nil, want)
-	if err != nil {
-		t.Fatal(err)
-	}
+	frame := f.append(nil, want)
 	never := func(uint64, []byte) error { t.Error("half an FPDU was given"); return nil }
 	sent := 0
 	for _, upTo := range []int{1, 4000, 5000, 20000, 40000} {

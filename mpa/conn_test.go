@@ -94,7 +94,8 @@ func TestConnOverMemory(t *testing.T) {
 				}
 				synctest.Wait()
 				s, r := x.Stats(), y.Stats()
-				if s.FPDUsSent != uint64(len(set)) || r.FPDUsReceived != s.FPDUsSent || s.OctetsSent != r.OctetsReceived || s.MarkersSent != r.MarkersReceived {
+				if s.FPDUsSent != uint64(len(set)) || r.FPDUsReceived != s.FPDUsSent ||
+					s.OctetsSent != r.OctetsReceived || s.MarkersSent != r.MarkersReceived {
 					t.Errorf("Stats are %+v and %+v", s, r)
 				}
 				if (s.MarkersSent > 0) != tt.markers || s.EMSS != DefaultEMSS {
@@ -189,7 +190,8 @@ func TestMarkerErrorIsCounted(t *testing.T) {
 	p := Params{SendMarkers: true, RecvMarkers: true, CRC: true, Initiator: true}
 	y := NewConn(b, p, nil)
 	y.in.deframer.SetPosition(492)
-	_, _ = a.Write(unhex(t, "002a41430000000000000000000000020000000000000018000000000000000000000000000000000000000000000000e996c154"))
+	_, _ = a.Write(unhex(t,
+		"002a41430000000000000000000000020000000000000018000000000000000000000000000000000000000000000000e996c154"))
 	wantCode(t, y.Receive(nil), protocol.MPAMarker)
 	if s := y.Stats(); s.MarkerErrors != 1 || s.CRCErrors != 0 {
 		t.Errorf("Stats are %+v", s)
@@ -231,7 +233,8 @@ func TestEndOfConnection(t *testing.T) {
 						t.Fatalf("FIN after %d octets: %v", cut, err)
 					}
 				default:
-					if wantCode(t, err, protocol.MPAConnectionLost); !errors.Is(err, syscall.ECONNRESET) || !errors.Is(err, net.ErrClosed) {
+					if wantCode(t, err, protocol.MPAConnectionLost); !errors.Is(err, syscall.ECONNRESET) ||
+						!errors.Is(err, net.ErrClosed) {
 						t.Fatalf("reset after %d octets: %v", cut, err)
 					}
 				}

@@ -28,15 +28,11 @@ type Deframer struct {
 	err     *protocol.Error
 }
 
-// Position is the offset in the stream of the next FPDU, in octets since Full
-// Operation began.
-func (d *Deframer) Position() uint64 { return d.pos }
-
-// SetPosition moves to offset pos in the stream, a multiple of four. It is for
-// tests and tools that start in the middle of a stream.
+// SetPosition moves to offset pos in the stream of Full Operation, a multiple of four.
+// It is for tools that start in the middle of a stream.
 func (d *Deframer) SetPosition(pos uint64) { d.pos = pos &^ 3 }
 
-// Next looks at b, whose first octet is the one at Position, and takes one FPDU
+// Next looks at b, which begins where the last FPDU ended, and takes one FPDU
 // from it.
 //
 // With n > 0 a whole and valid FPDU was there: n octets are used up and ulpdu is
@@ -62,7 +58,8 @@ func (d *Deframer) Next(b []byte) (ulpdu []byte, n, need int, err *protocol.Erro
 	// Rule: MPA-4.1-01, MPA-4.1-02, MPA-5.2-01, MPA-6-02
 	length := int(binary.BigEndian.Uint16(b[start:]))
 	if d.Strict && length > MaxULPDU {
-		return nil, 0, 0, d.fail(protocol.MPAMarker, "RFC 5044 section 3", "ULPDU_Length is %d, at most %d is allowed", length, MaxULPDU)
+		return nil, 0, 0, d.fail(protocol.MPAMarker, "RFC 5044 section 3", "ULPDU_Length is %d, at most %d is allowed",
+			length, MaxULPDU)
 	}
 	l := layoutOf(d.pos, length, d.Markers)
 	// Rule: MPA-6-03, MPA-5.1-05

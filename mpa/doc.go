@@ -20,9 +20,8 @@
 // [net.Conn] and give a [Conn], which is what the ddp package wants below it:
 // queue ULPDUs, flush the batch in one gather write, receive what comes. The
 // rules behind the startup are in pure functions, [NewRequest], [Answer],
-// [RejectReply] and [Conclude], and the framing in two engines without I/O,
-// [Framer] and [Deframer], so that tools, captures and tests can use the same
-// code without a connection.
+// [RejectReply] and [Conclude], and the receiving half of the framing in an
+// engine without I/O, [Deframer], so that tools can use the same code on a capture.
 //
 // # Errors
 //

@@ -12,7 +12,8 @@ const (
 	ipv6Header    = 40
 	tcpHeader     = 20
 	tcpTimestamps = 12 // the one option that is usual in every segment
-	tlsRecord     = 32 // header, content type and tag of a TLS record, rounded up to a multiple of 4: 22 for 1.3, 29 for 1.2
+	// header, content type and tag of a TLS record, rounded up to a multiple of 4: 22 for 1.3, 29 for 1.2
+	tlsRecord = 32
 )
 
 // likelyEMSS guesses the EMSS of a conn that cannot tell it, in octets: that of TCP on

@@ -31,14 +31,17 @@ func TestLikelyEMSS(t *testing.T) {
 		nc   net.Conn
 		want int
 	}{
-		{"IPv4", ip("192.0.2.1"), 1500 - 20 - 20 - 12},
-		{"IPv4 in IPv6", ip("::ffff:192.0.2.1"), 1500 - 20 - 20 - 12},
-		{"IPv6", ip("2001:db8::1"), 1500 - 40 - 20 - 12},
-		{"TLS on IPv4", tls.Client(ip("192.0.2.1"), nil), 1500 - 20 - 20 - 12 - 32},
-		{"TLS on IPv6", tls.Server(ip("2001:db8::1"), nil), 1500 - 40 - 20 - 12 - 32},
-		{"recorded TLS on IPv4", wrapped{tls.Client(BelowTLS(ip("192.0.2.1")), nil)}, 1500 - 20 - 20 - 12 - 32},
-		{"recorded IPv4", wrapped{ip("192.0.2.1")}, 1500 - 20 - 20 - 12},
-		{"no addresses", pipe, DefaultEMSS},
+		{name: "IPv4", nc: ip("192.0.2.1"), want: 1500 - 20 - 20 - 12},
+		{name: "IPv4 in IPv6", nc: ip("::ffff:192.0.2.1"), want: 1500 - 20 - 20 - 12},
+		{name: "IPv6", nc: ip("2001:db8::1"), want: 1500 - 40 - 20 - 12},
+		{name: "TLS on IPv4", nc: tls.Client(ip("192.0.2.1"), nil), want: 1500 - 20 - 20 - 12 - 32},
+		{name: "TLS on IPv6", nc: tls.Server(ip("2001:db8::1"), nil), want: 1500 - 40 - 20 - 12 - 32},
+		{
+			name: "recorded TLS on IPv4", nc: wrapped{tls.Client(BelowTLS(ip("192.0.2.1")), nil)},
+			want: 1500 - 20 - 20 - 12 - 32,
+		},
+		{name: "recorded IPv4", nc: wrapped{ip("192.0.2.1")}, want: 1500 - 20 - 20 - 12},
+		{name: "no addresses", nc: pipe, want: DefaultEMSS},
 	} {
 		if got := likelyEMSS(c.nc); got != c.want {
 			t.Errorf("%s: %d, want %d", c.name, got, c.want)

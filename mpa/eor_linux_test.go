@@ -45,11 +45,11 @@ func TestEndOfRecordBetweenSegments(t *testing.T) {
 		align   Align
 		flushes [][]float64 // the length of each ULPDU, of MULPDU: each has a segment of its own
 	}{
-		{"one flush", AlignStrict, [][]float64{{0.001, 0.001, 0.001, 0.001}}},
-		{"four flushes", AlignStrict, [][]float64{{0.001}, {0.001}, {0.001}, {0.001}}},
-		{"one flush", AlignSegments, [][]float64{{0.6, 0.6, 0.6, 0.6}}},
-		{"four flushes", AlignSegments, [][]float64{{0.6}, {0.6}, {0.6}, {0.6}}},
-		{"ends within flushes and of flushes", AlignSegments, [][]float64{{1, 0.1}, {0.1, 1}}},
+		{name: "one flush", align: AlignStrict, flushes: [][]float64{{0.001, 0.001, 0.001, 0.001}}},
+		{name: "four flushes", align: AlignStrict, flushes: [][]float64{{0.001}, {0.001}, {0.001}, {0.001}}},
+		{name: "one flush", align: AlignSegments, flushes: [][]float64{{0.6, 0.6, 0.6, 0.6}}},
+		{name: "four flushes", align: AlignSegments, flushes: [][]float64{{0.6}, {0.6}, {0.6}, {0.6}}},
+		{name: "ends within flushes and of flushes", align: AlignSegments, flushes: [][]float64{{1, 0.1}, {0.1, 1}}},
 	} {
 		t.Run(fmt.Sprintf("Align %d, %s", c.align, c.name), func(t *testing.T) {
 			a, b := tcpPair(t)

@@ -7,6 +7,7 @@ import (
 	"net"
 	"time"
 
+	"github.com/go-iwarp/iwarp/iwarptest"
 	"github.com/go-iwarp/iwarp/mpa"
 	"github.com/go-iwarp/iwarp/protocol"
 )
@@ -90,11 +91,10 @@ func ExampleIncoming_Reject() {
 	// try again
 }
 
-// The engines work on octets alone.
+// The engine works on octets alone.
 func ExampleDeframer() {
-	framer := mpa.Framer{CRC: true}
-	stream, _ := framer.Append(nil, []byte("first"))
-	stream, _ = framer.Append(stream, []byte("second"))
+	var framer iwarptest.Framer
+	stream := append(framer.Frame([]byte("first")), framer.Frame([]byte("second"))...)
 	stream[len(stream)-1] ^= 1 // an error on the way
 
 	deframer := mpa.Deframer{CRC: true}

@@ -143,9 +143,6 @@ func (in *Incoming) Request() *Startup {
 	return &s
 }
 
-// Enhanced returns the block of RFC 6581; false if the Request has none.
-func (in *Incoming) Enhanced() (protocol.Enhanced, bool) { return in.req.Block() }
-
 // PrivateData returns a copy of what the peer's ULP sent.
 func (in *Incoming) PrivateData() []byte { return slices.Clone(in.req.ULPData()) }
 

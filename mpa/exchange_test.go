@@ -80,7 +80,8 @@ func TestExchange(t *testing.T) {
 					if err != nil {
 						t.Fatal(err)
 					}
-					if e, ok := in.Enhanced(); !ok || e.IRD != 16 || e.ORD != 8 || !bytes.Equal(in.PrivateData(), ini.PrivateData) {
+					if e, ok := in.Request().Block(); !ok || e.IRD != 16 || e.ORD != 8 ||
+						!bytes.Equal(in.PrivateData(), ini.PrivateData) {
 						t.Errorf("the Responder's ULP sees %+v, %x", e, in.PrivateData())
 					}
 					if in.Request().Revision != 2 || in.NetConn() != b {
@@ -99,7 +100,8 @@ func TestExchange(t *testing.T) {
 						t.Fatal(r.err)
 					}
 					p, q := r.c.Params(), rc.Params()
-					if p.Revision != 2 || q.Revision != 2 || p.RTR != rtrW || q.RTR != rtrW || p.ORD != 4 || p.PeerORD != 4 || q.PeerIRD != 16 {
+					if p.Revision != 2 || q.Revision != 2 || p.RTR != rtrW || q.RTR != rtrW || p.ORD != 4 ||
+						p.PeerORD != 4 || q.PeerIRD != 16 {
 						t.Errorf("Params are %+v and %+v", p, q)
 					}
 					if !bytes.Equal(p.PrivateData, res.PrivateData) || !bytes.Equal(q.PrivateData, ini.PrivateData) {
@@ -147,7 +149,8 @@ func TestFirstOctetsAfterStartup(t *testing.T) {
 	})
 }
 
-// Shows: MPA-7.1.2-05, MPA-7.1.2-09, MPA-7.1.2-15, MPA-7.1.2-22, MPA-7.1.2-23, MPA-7.1.2-24, MPA-8-05, MPA-7.1.1-02, MPA-7.1.1-15, MPA-7.1.1-18
+// Shows: MPA-7.1.2-05, MPA-7.1.2-09, MPA-7.1.2-15, MPA-7.1.2-22, MPA-7.1.2-23, MPA-7.1.2-24, MPA-8-05
+// Shows: MPA-7.1.1-02, MPA-7.1.1-15, MPA-7.1.1-18
 func TestBadRequests(t *testing.T) {
 	for _, tt := range []struct {
 		name, hex string
@@ -163,11 +166,26 @@ func TestBadRequests(t *testing.T) {
 		{name: "rev0", hex: reqKeyHex + "c0000000", code: protocol.MPAStartup, text: "Rev is 0"},
 		{name: "pd_513", hex: reqKeyHex + "40010201", code: protocol.MPAStartup, text: "513"},
 		{name: "v2_s_short", hex: reqKeyHex + "50020003616263", code: protocol.MPAStartup, text: "PD_Length is 3"},
-		{name: "pd_truncated", hex: reqKeyHex + "4001000a00000000", fin: true, code: protocol.MPAStartup, text: "the peer ended the connection "},
-		{name: "ULP takes 10", hex: reqKeyHex + "4001000b" + strings.Repeat("00", 11), max: []int{10}, code: protocol.MPAStartup, text: "11 octets"},
-		{name: "ULP takes 0, block only", hex: reqKeyHex + "50020005" + strings.Repeat("00", 5), max: []int{0}, code: protocol.MPAStartup, text: "1 octets"},
-		{name: "glued FPDU", hex: reqKeyHex + "4001000000174143", code: protocol.MPAStartup, text: "must wait for the Reply"},
-		{name: "glued to 512", hex: reqKeyHex + "40010200" + strings.Repeat("11", 513), code: protocol.MPAStartup, text: "must wait for the Reply"},
+		{
+			name: "pd_truncated", hex: reqKeyHex + "4001000a00000000", fin: true, code: protocol.MPAStartup,
+			text: "the peer ended the connection ",
+		},
+		{
+			name: "ULP takes 10", hex: reqKeyHex + "4001000b" + strings.Repeat("00", 11), max: []int{10},
+			code: protocol.MPAStartup, text: "11 octets",
+		},
+		{
+			name: "ULP takes 0, block only", hex: reqKeyHex + "50020005" + strings.Repeat("00", 5), max: []int{0},
+			code: protocol.MPAStartup, text: "1 octets",
+		},
+		{
+			name: "glued FPDU", hex: reqKeyHex + "4001000000174143", code: protocol.MPAStartup,
+			text: "must wait for the Reply",
+		},
+		{
+			name: "glued to 512", hex: reqKeyHex + "40010200" + strings.Repeat("11", 513), code: protocol.MPAStartup,
+			text: "must wait for the Reply",
+		},
 		{name: "nothing", fin: true, code: protocol.MPAConnectionLost, text: "the peer ended the connection "},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -215,11 +233,23 @@ func TestRepliesToInitiator(t *testing.T) {
 		{name: "rev0", hex: repKeyHex + "c000", code: protocol.MPAStartup, text: "Rev is 0"},
 		{name: "rev1 to rev2", hex: repKeyHex + "40010000", code: protocol.MPAStartup, text: "Rev of the Reply is 1"},
 		{name: "S missing", hex: repKeyHex + "40020000", code: protocol.MPAStartup, text: "flag S"},
-		{name: "closed before a Reply", fin: true, code: protocol.MPAConnectionLost, text: "the peer ended the connection before its Reply"},
-		{name: "reset before a Reply", reset: true, code: protocol.MPAConnectionLost, text: "the peer ended the connection before its Reply"},
-		{name: "closed within the Reply", hex: "4d", fin: true, code: protocol.MPAStartup, text: "in the middle of its Reply, after 1 octets"},
+		{
+			name: "closed before a Reply", fin: true, code: protocol.MPAConnectionLost,
+			text: "the peer ended the connection before its Reply",
+		},
+		{
+			name: "reset before a Reply", reset: true, code: protocol.MPAConnectionLost,
+			text: "the peer ended the connection before its Reply",
+		},
+		{
+			name: "closed within the Reply", hex: "4d", fin: true, code: protocol.MPAStartup,
+			text: "in the middle of its Reply, after 1 octets",
+		},
 		{name: "no RTR", hex: repKeyHex + "50020004c0010001", code: protocol.MPANoMatchingRTR, text: "RTR", conn: true},
-		{name: "IRD", hex: repKeyHex + "500200048001c002", code: protocol.MPAInsufficientIRD, text: "ORD is 2", conn: true},
+		{
+			name: "IRD", hex: repKeyHex + "500200048001c002", code: protocol.MPAInsufficientIRD, text: "ORD is 2",
+			conn: true,
+		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -306,39 +336,40 @@ func TestWholeExchangeTimeout(t *testing.T) {
 	for role, frame := range frames {
 		for _, octets := range []int{0, 5, 19} {
 			for _, noDeadline := range []bool{false, true} {
-				t.Run(fmt.Sprintf("%s, %d octets, conn without deadlines %t", role, octets, noDeadline), func(t *testing.T) {
-					synctest.Test(t, func(t *testing.T) {
-						ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
-						defer cancel()
-						a, b := memPipe()
-						b.noDeadline = noDeadline
-						var wg sync.WaitGroup
-						defer wg.Wait()
-						wg.Go(func() {
-							for _, x := range unhex(t, frame)[:octets] {
-								time.Sleep(time.Second)
-								if _, err := a.Write([]byte{x}); err != nil {
-									return
+				t.Run(fmt.Sprintf("%s, %d octets, conn without deadlines %t", role, octets, noDeadline),
+					func(t *testing.T) {
+						synctest.Test(t, func(t *testing.T) {
+							ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+							defer cancel()
+							a, b := memPipe()
+							b.noDeadline = noDeadline
+							var wg sync.WaitGroup
+							defer wg.Wait()
+							wg.Go(func() {
+								for _, x := range unhex(t, frame)[:octets] {
+									time.Sleep(time.Second)
+									if _, err := a.Write([]byte{x}); err != nil {
+										return
+									}
 								}
+							})
+							start := time.Now()
+							var err error
+							if role == "Request" {
+								_, err = ReadRequest(ctx, b, nil)
+							} else {
+								_, err = Initiate(ctx, b, &Options{Revision: 1})
 							}
+							wantCode(t, err, protocol.MPAStartup)
+							if !errors.Is(err, context.DeadlineExceeded) {
+								t.Errorf("%v, want context.DeadlineExceeded in it", err)
+							}
+							if d := time.Since(start); d != 10*time.Second {
+								t.Errorf("it took %v", d)
+							}
+							wantClosed(t, b, true)
 						})
-						start := time.Now()
-						var err error
-						if role == "Request" {
-							_, err = ReadRequest(ctx, b, nil)
-						} else {
-							_, err = Initiate(ctx, b, &Options{Revision: 1})
-						}
-						wantCode(t, err, protocol.MPAStartup)
-						if !errors.Is(err, context.DeadlineExceeded) {
-							t.Errorf("%v, want context.DeadlineExceeded in it", err)
-						}
-						if d := time.Since(start); d != 10*time.Second {
-							t.Errorf("it took %v", d)
-						}
-						wantClosed(t, b, true)
 					})
-				})
 			}
 		}
 	}

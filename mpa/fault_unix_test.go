@@ -67,7 +67,7 @@ func TestAddOfMissingMemory(t *testing.T) {
 						"a large one behind that": {large, mem[page:][:2], large},
 					} {
 						for before := range 3 {
-							f := &sender{framer: Framer{Markers: markers, CRC: crc}, batch: batch{mem: commonMemory}}
+							f := &sender{framer: framer{marked: markers, crc: crc}, batch: batch{mem: commonMemory}}
 							f.setSegments(1448, align)
 							d := Deframer{Markers: markers, CRC: crc}
 							var want [][]byte
@@ -84,7 +84,8 @@ func TestAddOfMissingMemory(t *testing.T) {
 							left, size := f.batch.left, len(want)
 							err := tryAdd(f, header, bad, stable)
 							var gone *fault.Error
-							if !errors.As(err, &gone) && !(stable && !crc && !markers && (name == "large" || name == "a large one behind")) {
+							if !errors.As(err, &gone) &&
+								!(stable && !crc && !markers && (name == "large" || name == "a large one behind")) {
 								t.Fatalf("%s: %v", name, err)
 							}
 							if gone == nil {
@@ -109,7 +110,9 @@ func TestAddOfMissingMemory(t *testing.T) {
 							for i, w := range want {
 								got, n, _, err := d.Next(stream)
 								if err != nil || !bytes.Equal(got, w) {
-									t.Fatalf("%s, markers %t, CRC %t, stable %t, align %v, after %d: FPDU %d is wrong: %v", name, markers, crc, stable, align, before, i, err)
+									t.Fatalf("%s, markers %t, CRC %t, stable %t, align %v, after %d: FPDU %d is "+
+										"wrong: %v",
+										name, markers, crc, stable, align, before, i, err)
 								}
 								stream = stream[n:]
 							}
@@ -164,7 +167,8 @@ func TestFlushOfMissingMemory(t *testing.T) {
 			}
 			var perr *protocol.Error
 			var gone *fault.Error
-			if !errors.As(err, &perr) || perr.Code != protocol.MPALocalCatastrophic || !errors.As(err, &gone) || !gone.Within(mem) {
+			if !errors.As(err, &perr) || perr.Code != protocol.MPALocalCatastrophic || !errors.As(err, &gone) ||
+				!gone.Within(mem) {
 				t.Errorf("Flush %d, wait %t: %t, %v", i, wait, done, err)
 			}
 		}

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"math"
 	"math/bits"
-	"slices"
 
 	"github.com/go-iwarp/iwarp/internal/fastcopy"
 )
@@ -20,8 +19,8 @@ func (e *SizeError) Error() string {
 	return fmt.Sprintf("iwarp: ULPDU of %d octets, want 1 to %d [RFC 5044 section 3]", e.Len, MaxULPDU)
 }
 
-// Framer encodes FPDUs. It does no I/O and keeps nothing but its place in the
-// stream. The zero value is ready; set the exported fields before the first use.
+// framer encodes FPDUs. It does no I/O and keeps nothing but its place in the
+// stream. The zero value is ready.
 //
 //	 0                   1                   2                   3
 //	 0 1 2 3 4 5 6 7 8 9 0 1 2 3 4 5 6 7 8 9 0 1 2 3 4 5 6 7 8 9 0 1
@@ -46,43 +45,18 @@ func (e *SizeError) Error() string {
 // around it, or 0 if the Marker stands before one.
 //
 // See https://www.rfc-editor.org/rfc/rfc5044#section-4.
-type Framer struct {
-	// Markers puts a Marker at every 512th octet of the stream, from its first.
-	Markers bool
-	// CRC computes the CRC; otherwise the field is sent as zero.
-	CRC bool
+type framer struct {
+	marked bool // puts a Marker at every 512th octet of the stream, from its first
+	crc    bool // computes the CRC; otherwise the field is sent as zero
 
 	pos     uint64 // of the next FPDU in the stream
 	markers uint64 // made so far
 }
 
-// Position returns the offset in the stream of the next FPDU, in octets since Full
-// Operation began.
-func (f *Framer) Position() uint64 { return f.pos }
-
-// SetPosition moves to offset pos in the stream, a multiple of four. It is for
-// tests and tools that start in the middle of a stream.
-func (f *Framer) SetPosition(pos uint64) { f.pos = pos &^ 3 }
-
-// Append appends to b the FPDU of the ULPDU whose pieces are given, as it stands
-// at the current position, and moves on. The error is a *[SizeError]; nothing is
-// appended then.
-func (f *Framer) Append(b []byte, ulpdu ...[]byte) ([]byte, error) {
-	n := sizeOf(nil, ulpdu)
-	// Rule: MPA-3-06
-	if n < 1 || n > MaxULPDU {
-		return b, &SizeError{Len: n}
-	}
-	from, total := len(b), f.len(n)
-	b = slices.Grow(b, total)[:from+total]
-	f.encode(b[from:], nil, ulpdu, n, nil)
-	return b, nil
-}
-
 // len is the length in octets of the FPDU of a ULPDU of n octets at the current
 // position, with its Markers.
-func (f *Framer) len(n int) int {
-	if !f.Markers {
+func (f *framer) len(n int) int {
+	if !f.marked {
 		return FPDULen(n)
 	}
 	return layoutOf(f.pos, n, true).total
@@ -97,12 +71,12 @@ type reference struct {
 // encode makes the FPDU of the ULPDU of n octets that header and payload form, and
 // moves on. It is written to room, which is as long; but where refs is not nil,
 // pieces of gatherMin octets and more are only added to the CRC and noted in refs,
-// and room is as much shorter. Framers with Markers take no refs.
-func (f *Framer) encode(room, header []byte, payload [][]byte, n int, refs *[]reference) {
-	w := fpduWriter{to: room, sums: f.CRC, next: math.MaxInt}
+// and room is as much shorter. With Markers there are no refs.
+func (f *framer) encode(room, header []byte, payload [][]byte, n int, refs *[]reference) {
+	w := fpduWriter{to: room, sums: f.crc, next: math.MaxInt}
 	// Rule: MPA-4.3-03
-	if f.Markers {
-		w.next, w.sums, w.sumsAll = firstMarker(f.pos), false, f.CRC
+	if f.marked {
+		w.next, w.sums, w.sumsAll = firstMarker(f.pos), false, f.crc
 		// Rule: MPA-7.1.2-18
 		w.marker() // the one before ULPDU_Length
 		w.start = w.at

@@ -69,20 +69,16 @@ func TestGoldenFrames(t *testing.T) {
 	for _, v := range goldenFrames {
 		t.Run(v.name, func(t *testing.T) {
 			wire := unhex(t, v.hex)
-			f := Framer{Markers: v.markers, CRC: !v.noCRC}
-			f.SetPosition(v.pos)
+			f := framer{marked: v.markers, crc: !v.noCRC, pos: v.pos}
 			var sent []byte
 			for _, u := range v.ulpdus {
-				var err error
-				if sent, err = f.Append(sent, unhex(t, u)); err != nil {
-					t.Fatal(err)
-				}
+				sent = f.append(sent, unhex(t, u))
 			}
 			if !bytes.Equal(sent, wire) {
 				t.Errorf("sent %x\nwant %x", sent, wire)
 			}
-			if f.Position() != v.pos+uint64(len(wire)) {
-				t.Errorf("Position = %d", f.Position())
+			if f.pos != v.pos+uint64(len(wire)) {
+				t.Errorf("the next FPDU is at %d", f.pos)
 			}
 			got, rest, err := feed(v.deframer(), wire, len(wire))
 			if err != nil || rest != 0 {
@@ -178,8 +174,15 @@ func TestRefusedFrames(t *testing.T) {
 		pos       uint64
 		code      protocol.Code
 	}{
-		{"bad_crc", "001741430000000000000000000000010000000068656c6c6f000000b990b10d", false, 0, protocol.MPACRC},
-		{"wrong_fpduptr", "002a41430000000000000000000000020000000000000018000000000000000000000000000000000000000000000000e996c154", true, 492, protocol.MPAMarker},
+		{
+			name: "bad_crc", hex: "001741430000000000000000000000010000000068656c6c6f000000b990b10d", pos: 0,
+			code: protocol.MPACRC,
+		},
+		{
+			name:    "wrong_fpduptr",
+			hex:     "002a41430000000000000000000000020000000000000018000000000000000000000000000000000000000000000000e996c154",
+			markers: true, pos: 492, code: protocol.MPAMarker,
+		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			wire := unhex(t, tt.hex)
@@ -213,8 +216,8 @@ func TestRefusedFrames(t *testing.T) {
 func TestWrongMarkers(t *testing.T) {
 	for _, crc := range []bool{true, false} {
 		for _, at := range []int{0, 512, 1024} {
-			f := Framer{Markers: true, CRC: crc}
-			wire, _ := f.Append(nil, pattern(1200, 0))
+			f := framer{marked: true, crc: crc}
+			wire := f.append(nil, pattern(1200, 0))
 			wire[at+3] ^= 4
 			if crc {
 				sum := crc32.Checksum(wire[:len(wire)-4], crc32.MakeTable(crc32.Castagnoli))
@@ -229,29 +232,26 @@ func TestWrongMarkers(t *testing.T) {
 
 // Shows: MPA-3-05, MPA-3-06
 func TestULPDUSizes(t *testing.T) {
-	f := Framer{CRC: true}
 	for _, n := range []int{0, MaxULPDU + 1, 70000} {
 		var se *SizeError
-		if b, err := f.Append([]byte("x"), make([]byte, n)); !errors.As(err, &se) || se.Len != n || string(b) != "x" {
-			t.Errorf("Append of %d octets: %q, %v", n, b, err)
-		}
 		s := newSender(false, true, 0, AlignOff)
-		if err := s.add(nil, [][]byte{make([]byte, n)}, true); !errors.As(err, &se) || se.Error() == "" || s.batch.left != 0 {
+		if err := s.add(nil, [][]byte{make([]byte, n)}, true); !errors.As(err, &se) || se.Len != n || se.Error() == "" {
 			t.Errorf("add of %d octets: %v", n, err)
 		}
-	}
-	if f.Position() != 0 {
-		t.Errorf("refused ULPDUs moved the stream to %d", f.Position())
+		if s.batch.left != 0 || s.framer.pos != 0 {
+			t.Errorf("a refused ULPDU left %d octets and moved the stream to %d", s.batch.left, s.framer.pos)
+		}
 	}
 	// The receiver takes what 16 bits can say, unless Strict.
 	for _, markers := range []bool{false, true} {
 		for _, n := range []int{0, MaxULPDU, MaxULPDU + 1, 65474, 65535} {
-			f := Framer{Markers: markers, CRC: true}
+			f := framer{marked: markers, crc: true}
 			want := pattern(n, 1)
 			wire := make([]byte, f.len(n))
 			f.encode(wire, nil, [][]byte{want}, n, nil)
 			d := Deframer{Markers: markers, CRC: true}
-			if u, used, _, err := d.Next(bytes.Clone(wire)); err != nil || u == nil || used != len(wire) || !bytes.Equal(u, want) {
+			if u, used, _, err := d.Next(bytes.Clone(wire)); err != nil || u == nil || used != len(wire) ||
+				!bytes.Equal(u, want) {
 				t.Errorf("%d octets, markers %t: %v", n, markers, err)
 			}
 			d = Deframer{Markers: markers, CRC: true, Strict: true}
@@ -341,10 +341,9 @@ func TestMarkersAtEveryPhase(t *testing.T) {
 	for phase := uint64(0); phase < 1024; phase += 4 {
 		for _, n := range []int{1, 14, 18, 490, 494, 498, 502, 503, 506, 507, 510, 1010, 1014, 1018, 1442} {
 			u := pattern(n, int(phase))
-			f := Framer{Markers: true, CRC: true}
-			f.SetPosition(phase)
-			got, err := f.Append(nil, u[:n/3], u[n/3:])
-			if want := refFrame(phase, u, true); err != nil || !bytes.Equal(got, want) {
+			f := framer{marked: true, crc: true, pos: phase}
+			got := f.append(nil, u[:n/3], u[n/3:])
+			if want := refFrame(phase, u, true); !bytes.Equal(got, want) {
 				t.Fatalf("offset %d, %d octets: %x\nwant %x", phase, n, got, want)
 			}
 			if len(got)%4 != 0 {
@@ -356,15 +355,15 @@ func TestMarkersAtEveryPhase(t *testing.T) {
 			if perr != nil || used != len(got) || !bytes.Equal(back, u) {
 				t.Fatalf("offset %d, %d octets: %v", phase, n, perr)
 			}
-			if f.Position() != d.Position() || f.markers != d.markers {
-				t.Fatalf("the ends are at %d and %d with %d and %d Markers", f.Position(), d.Position(), f.markers, d.markers)
+			if f.pos != d.pos || f.markers != d.markers {
+				t.Fatalf("the ends are at %d and %d with %d and %d Markers", f.pos, d.pos, f.markers, d.markers)
 			}
 		}
 	}
 	// RFC 5044 section 4.3: a stream that starts at 11 has Markers at 11, 523, 1035.
-	f := Framer{Markers: true}
+	f := framer{marked: true}
 	stream := make([]byte, 11)
-	stream, _ = f.Append(stream, make([]byte, 1200))
+	stream = f.append(stream, make([]byte, 1200))
 	for i, at := range []int{11, 523, 1035} {
 		if ptr := binary.BigEndian.Uint32(stream[at:]); int(ptr) != max(at-11-4, 0) {
 			t.Errorf("Marker %d is %08x", i, ptr)
@@ -376,15 +375,14 @@ func TestMarkersAtEveryPhase(t *testing.T) {
 func TestPositionWrap(t *testing.T) {
 	for _, start := range []uint64{1<<32 - 512, 1<<32 - 200, 1<<32 - 4, 1 << 32, 1<<63 - 1000, 1<<64 - 1000} {
 		start &^= 3
-		f := Framer{Markers: true, CRC: true}
+		f := framer{marked: true, crc: true, pos: start}
 		d := Deframer{Markers: true, CRC: true}
-		f.SetPosition(start)
 		d.SetPosition(start)
 		var stream, want []byte
 		for i := range 10 {
 			u := pattern(300+i, i)
 			want = append(want, refFrame(start+uint64(len(want)), u, true)...)
-			stream, _ = f.Append(stream, u)
+			stream = f.append(stream, u)
 		}
 		if !bytes.Equal(stream, want) {
 			t.Fatalf("start %d: Markers lie elsewhere", start)

@@ -24,7 +24,8 @@ func FuzzParseStartup(f *testing.F) {
 		}
 		s, n, err := ParseStartup(b, kind)
 		if err != nil {
-			if code, ok := protocol.CodeOf(err); !errors.Is(err, io.ErrUnexpectedEOF) && (!ok || code != protocol.MPAStartup) {
+			if code, ok := protocol.CodeOf(err); !errors.Is(err, io.ErrUnexpectedEOF) &&
+				(!ok || code != protocol.MPAStartup) {
 				t.Fatalf("error of another kind: %v", err)
 			}
 			return
@@ -119,7 +120,7 @@ func FuzzRoundTrip(f *testing.F) {
 		u := pattern(int(size), int(count))
 		pos := uint64(word) * 4
 		fr := newSender(markers, true, int(step), Align(step%4))
-		fr.framer.SetPosition(pos)
+		fr.framer.pos = pos
 		var want []byte
 		n := int(count)%4 + 1
 		for i := range n {

@@ -26,7 +26,8 @@ func TestSegmentsForDDP(t *testing.T) {
 			t.Errorf("segment %d of %d octets came as %d octets", i, len(set[i]), len(got))
 		}
 	}
-	if err := y.Receive(func(uint64, []byte) error { return nil }); !errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+	if err := y.Receive(func(uint64, []byte) error { return nil }); !errors.Is(err, io.EOF) ||
+		errors.Is(err, io.ErrUnexpectedEOF) {
 		t.Errorf("after the FIN: %v, want EOF", err)
 	}
 	send(t, y, []byte("the other half is open still"))
@@ -78,10 +79,10 @@ func TestDigestOfSegments(t *testing.T) {
 	p := defaultParams(t)
 	for i := range 40 {
 		for bit := range 8 {
-			f := Framer{Markers: p.SendMarkers, CRC: p.CRC}
-			wire, err := f.Append(nil, pattern(34, 1))
-			if err != nil || len(wire) != 40 {
-				t.Fatal(err, len(wire))
+			f := framer{marked: p.SendMarkers, crc: p.CRC}
+			wire := f.append(nil, pattern(34, 1))
+			if len(wire) != 40 {
+				t.Fatal(len(wire))
 			}
 			wire[i] ^= 1 << bit
 			d := Deframer{Markers: p.RecvMarkers, CRC: p.CRC}

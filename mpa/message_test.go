@@ -35,10 +35,10 @@ func TestQueueMessage(t *testing.T) {
 		fpduMax  int
 		segments int
 	}{
-		{"nothing", 0, 1448, 1},
-		{"less than a segment", 100, 1448, 1},
-		{"two batches", 300_000, 1448, 211},
-		{"large segments", 200_000, 0, 0},
+		{name: "nothing", octets: 0, fpduMax: 1448, segments: 1},
+		{name: "less than a segment", octets: 100, fpduMax: 1448, segments: 1},
+		{name: "two batches", octets: 300_000, fpduMax: 1448, segments: 211},
+		{name: "large segments", octets: 200_000, fpduMax: 0, segments: 0},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			a, b := memPipe()

@@ -89,7 +89,8 @@ type RejectError struct {
 
 // Error tells of the refusal.
 func (e *RejectError) Error() string {
-	return fmt.Sprintf("iwarp: peer rejects the connection (%d octets of Private Data) [RFC 5044 section 7.1.2]", len(e.PrivateData))
+	return fmt.Sprintf("iwarp: peer rejects the connection (%d octets of Private Data) [RFC 5044 section 7.1.2]",
+		len(e.PrivateData))
 }
 
 // NewRequest makes the Request of an Initiator. With nothing to negotiate that
@@ -298,7 +299,8 @@ func concludeBlock(asked, got protocol.Enhanced, o *Options, p *Params) error {
 	if asked.PeerToPeer != got.PeerToPeer || (asked.PeerToPeer && p.RTR == 0) {
 		return &protocol.Error{
 			Code: protocol.MPANoMatchingRTR, Section: "RFC 6581 section 9.2",
-			Detail: fmt.Sprintf("peer-to-peer is %t in the Request and %t in the Reply, RTR kinds %v and %v with IRD %d",
+			Detail: fmt.Sprintf("peer-to-peer is %t in the Request and %t in the Reply, RTR kinds %v and %v with IRD "+
+				"%d",
 				asked.PeerToPeer, got.PeerToPeer, asked.RTR, got.RTR, p.PeerIRD),
 		}
 	}
@@ -321,7 +323,8 @@ func checkRequest(req *Startup, o *Options) error {
 		return err
 	}
 	if _, ok := req.Block(); req.Enhanced && !ok {
-		return startupError("RFC 6581 section 6", "flag S with %d octets of Private Data, want a block of %d", len(req.PrivateData), protocol.EnhancedLen)
+		return startupError("RFC 6581 section 6", "flag S with %d octets of Private Data, want a block of %d",
+			len(req.PrivateData), protocol.EnhancedLen)
 	}
 	return o.check()
 }
@@ -337,18 +340,21 @@ func checkReply(req, reply *Startup, o *Options) error {
 		return err
 	}
 	if _, ok := reply.Block(); reply.Enhanced && !ok {
-		return startupError("RFC 6581 section 6", "flag S with %d octets of Private Data, want a block of %d", len(reply.PrivateData), protocol.EnhancedLen)
+		return startupError("RFC 6581 section 6", "flag S with %d octets of Private Data, want a block of %d",
+			len(reply.PrivateData), protocol.EnhancedLen)
 	}
 	if reply.Reject || reply.Revision == Revision0 {
 		return nil
 	}
 	// Rule: MPA-7.1.1-15, MPA-7.1.2-10
 	if reply.Revision != req.Revision {
-		return startupError("RFC 5044 section 7.1.1", "Rev of the Reply is %d, of the Request %d", reply.Revision, req.Revision)
+		return startupError("RFC 5044 section 7.1.1", "Rev of the Reply is %d, of the Request %d", reply.Revision,
+			req.Revision)
 	}
 	// Rule: MPA2-10-01, MPA2-10-02
 	if reply.Enhanced != req.Enhanced {
-		return startupError("RFC 6581 section 10", "flag S is %t in the Reply and %t in the Request", reply.Enhanced, req.Enhanced)
+		return startupError("RFC 6581 section 10", "flag S is %t in the Reply and %t in the Request", reply.Enhanced,
+			req.Enhanced)
 	}
 	return nil
 }
@@ -366,7 +372,8 @@ func (o *Options) check() error {
 		value int
 	}{{"IRD", o.IRD}, {"ORD", o.ORD}} {
 		if f.value < 0 || f.value > protocol.NotNegotiated {
-			return fmt.Errorf("iwarp: %s is %d, want 0 to %d, or %d to leave it to the ULPs (RFC 6581 section 9.1)", f.name, f.value, protocol.MaxDepth, protocol.NotNegotiated)
+			return fmt.Errorf("iwarp: %s is %d, want 0 to %d, or %d to leave it to the ULPs (RFC 6581 section 9.1)",
+				f.name, f.value, protocol.MaxDepth, protocol.NotNegotiated)
 		}
 	}
 	if known := protocol.RTRSend | protocol.RTRWrite | protocol.RTRRead; o.RTR&^known != 0 {
@@ -398,7 +405,9 @@ func (s *Startup) setData(block *protocol.Enhanced, pd []byte) error {
 		s.Enhanced, data = true, b
 	}
 	if len(pd) > limit {
-		return fmt.Errorf("iwarp: Private Data of %d octets, at most %d fit this frame (RFC 5044 section 7.1.1, RFC 6581 section 9)", len(pd), limit)
+		return fmt.Errorf("iwarp: Private Data of %d octets, at most %d fit this frame (RFC 5044 section 7.1.1, RFC "+
+			"6581 section 9)",
+			len(pd), limit)
 	}
 	s.PrivateData = append(data, pd...)
 	return nil

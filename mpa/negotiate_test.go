@@ -51,14 +51,26 @@ func TestNewRequest(t *testing.T) {
 		o    *Options
 		hex  string
 	}{
-		{"default", nil, reqKeyHex + "40010000"},
-		{"nothing to negotiate is revision 1", &Options{Revision: 2, IRD: none, ORD: none}, reqKeyHex + "40010000"},
-		{"no RTR, depths only: A=0 S=1", &Options{Revision: 2, IRD: 16, ORD: 8}, reqKeyHex + "5002000400100008"},
-		{"one depth open", &Options{IRD: none, ORD: 8}, reqKeyHex + "500200043fff0008"},
-		{"peer to peer", &Options{RTR: rtrS | rtrW | rtrR, IRD: 16, ORD: 8, PrivateData: []byte("x")}, reqKeyHex + "50020005c010c00878"},
-		{"RTR read alone", &Options{RTR: rtrR, IRD: none, ORD: none}, reqKeyHex + "50020004bfff7fff"},
-		{"revision 1 has no RTR", &Options{Revision: 1, RTR: rtrW, IRD: 1, ORD: 1}, reqKeyHex + "40010000"},
-		{"markers, no CRC", &Options{Revision: 1, Markers: true, NoCRC: true}, reqKeyHex + "80010000"},
+		{name: "default", hex: reqKeyHex + "40010000"},
+		{
+			name: "nothing to negotiate is revision 1", o: &Options{Revision: 2, IRD: none, ORD: none},
+			hex: reqKeyHex + "40010000",
+		},
+		{
+			name: "no RTR, depths only: A=0 S=1", o: &Options{Revision: 2, IRD: 16, ORD: 8},
+			hex: reqKeyHex + "5002000400100008",
+		},
+		{name: "one depth open", o: &Options{IRD: none, ORD: 8}, hex: reqKeyHex + "500200043fff0008"},
+		{
+			name: "peer to peer", o: &Options{RTR: rtrS | rtrW | rtrR, IRD: 16, ORD: 8, PrivateData: []byte("x")},
+			hex: reqKeyHex + "50020005c010c00878",
+		},
+		{name: "RTR read alone", o: &Options{RTR: rtrR, IRD: none, ORD: none}, hex: reqKeyHex + "50020004bfff7fff"},
+		{
+			name: "revision 1 has no RTR", o: &Options{Revision: 1, RTR: rtrW, IRD: 1, ORD: 1},
+			hex: reqKeyHex + "40010000",
+		},
+		{name: "markers, no CRC", o: &Options{Revision: 1, Markers: true, NoCRC: true}, hex: reqKeyHex + "80010000"},
 	} {
 		s, err := NewRequest(tt.o)
 		if err != nil {
@@ -134,7 +146,8 @@ func TestFlagsTable(t *testing.T) {
 	}
 }
 
-// Shows: MPA2-9.1-01, MPA2-9.1-02, MPA2-9.1-03, MPA2-9.1-06, MPA2-9.1-08, MPA2-9.1-09, MPA2-9.1-10, MPA2-9.1-11, MPA2-9.1-12, MPA2-9.1-13
+// Shows: MPA2-9.1-01, MPA2-9.1-02, MPA2-9.1-03, MPA2-9.1-06, MPA2-9.1-08, MPA2-9.1-09, MPA2-9.1-10, MPA2-9.1-11
+// Shows: MPA2-9.1-12, MPA2-9.1-13
 func TestDepthTable(t *testing.T) {
 	type pair struct{ ird, ord int }
 	for _, tt := range []struct {
@@ -142,16 +155,46 @@ func TestDepthTable(t *testing.T) {
 		wire       pair // in the Reply
 		iEnd, rEnd pair // in the end
 	}{
-		{pair{16, 8}, pair{32, 32}, pair{8, 16}, pair{16, 8}, pair{8, 16}},
-		{pair{16, 8}, pair{4, 2}, pair{4, 2}, pair{16, 4}, pair{4, 2}},
-		{pair{0, 0}, pair{4, 2}, pair{0, 0}, pair{0, 0}, pair{0, 0}},
-		{pair{0, 5}, pair{0, 5}, pair{0, 0}, pair{0, 0}, pair{0, 0}},
-		{pair{16382, 16382}, pair{16382, 16382}, pair{16382, 16382}, pair{16382, 16382}, pair{16382, 16382}},
-		{pair{16, none}, pair{4, 2}, pair{none, 2}, pair{16, none}, pair{4, 2}},
-		{pair{none, 8}, pair{4, 2}, pair{4, none}, pair{none, 4}, pair{4, 2}},
-		{pair{16, 8}, pair{none, 2}, pair{none, 2}, pair{16, 8}, pair{none, 2}},
-		{pair{16, 8}, pair{4, none}, pair{4, none}, pair{16, 4}, pair{4, none}},
-		{pair{16, 8}, pair{none, none}, pair{none, none}, pair{16, 8}, pair{none, none}},
+		{
+			ini: pair{ird: 16, ord: 8}, res: pair{ird: 32, ord: 32}, wire: pair{ird: 8, ord: 16},
+			iEnd: pair{ird: 16, ord: 8}, rEnd: pair{ird: 8, ord: 16},
+		},
+		{
+			ini: pair{ird: 16, ord: 8}, res: pair{ird: 4, ord: 2}, wire: pair{ird: 4, ord: 2},
+			iEnd: pair{ird: 16, ord: 4}, rEnd: pair{ird: 4, ord: 2},
+		},
+		{
+			ini: pair{ird: 0, ord: 0}, res: pair{ird: 4, ord: 2}, wire: pair{ird: 0, ord: 0},
+			iEnd: pair{ird: 0, ord: 0}, rEnd: pair{ird: 0, ord: 0},
+		},
+		{
+			ini: pair{ird: 0, ord: 5}, res: pair{ird: 0, ord: 5}, wire: pair{ird: 0, ord: 0},
+			iEnd: pair{ird: 0, ord: 0}, rEnd: pair{ird: 0, ord: 0},
+		},
+		{
+			ini: pair{ird: 16382, ord: 16382}, res: pair{ird: 16382, ord: 16382}, wire: pair{ird: 16382, ord: 16382},
+			iEnd: pair{ird: 16382, ord: 16382}, rEnd: pair{ird: 16382, ord: 16382},
+		},
+		{
+			ini: pair{ird: 16, ord: none}, res: pair{ird: 4, ord: 2}, wire: pair{ird: none, ord: 2},
+			iEnd: pair{ird: 16, ord: none}, rEnd: pair{ird: 4, ord: 2},
+		},
+		{
+			ini: pair{ird: none, ord: 8}, res: pair{ird: 4, ord: 2}, wire: pair{ird: 4, ord: none},
+			iEnd: pair{ird: none, ord: 4}, rEnd: pair{ird: 4, ord: 2},
+		},
+		{
+			ini: pair{ird: 16, ord: 8}, res: pair{ird: none, ord: 2}, wire: pair{ird: none, ord: 2},
+			iEnd: pair{ird: 16, ord: 8}, rEnd: pair{ird: none, ord: 2},
+		},
+		{
+			ini: pair{ird: 16, ord: 8}, res: pair{ird: 4, ord: none}, wire: pair{ird: 4, ord: none},
+			iEnd: pair{ird: 16, ord: 4}, rEnd: pair{ird: 4, ord: none},
+		},
+		{
+			ini: pair{ird: 16, ord: 8}, res: pair{none, none}, wire: pair{none, none}, iEnd: pair{ird: 16, ord: 8},
+			rEnd: pair{none, none},
+		},
 	} {
 		ini := &Options{IRD: tt.ini.ird, ORD: tt.ini.ord, PrivateData: []byte("i")}
 		res := &Options{IRD: tt.res.ird, ORD: tt.res.ord, PrivateData: []byte("r")}
@@ -183,20 +226,22 @@ func TestRTRTable(t *testing.T) {
 		common   protocol.RTR
 		ird      uint16
 	}{
-		{0, rtrW | rtrR, 0, 0, 0},
-		{rtrW | rtrR, rtrW | rtrR, rtrW | rtrR, rtrW | rtrR, 1},
-		{rtrS | rtrW | rtrR, rtrR, rtrR, rtrR, 1},
-		{rtrW, rtrS | rtrW | rtrR, rtrW, rtrW, 0},
-		{rtrW | rtrR, 0, rtrW | rtrR, rtrW | rtrR, 1}, // a Responder supports something always
-		{rtrS, rtrW, rtrW, 0, 0},
-		{rtrS, rtrR, rtrR, 0, 1},
+		{ini: 0, res: rtrW | rtrR, wire: 0, common: 0, ird: 0},
+		{ini: rtrW | rtrR, res: rtrW | rtrR, wire: rtrW | rtrR, common: rtrW | rtrR, ird: 1},
+		{ini: rtrS | rtrW | rtrR, res: rtrR, wire: rtrR, common: rtrR, ird: 1},
+		{ini: rtrW, res: rtrS | rtrW | rtrR, wire: rtrW, common: rtrW, ird: 0},
+		// a Responder supports something always
+		{ini: rtrW | rtrR, res: 0, wire: rtrW | rtrR, common: rtrW | rtrR, ird: 1},
+		{ini: rtrS, res: rtrW, wire: rtrW, common: 0, ird: 0},
+		{ini: rtrS, res: rtrR, wire: rtrR, common: 0, ird: 1},
 	} {
 		_, reply, ip, rp, err := negotiate(t, &Options{RTR: tt.ini, IRD: 4}, &Options{RTR: tt.res, IRD: 4})
 		block, ok := reply.Block()
 		if want := (protocol.Enhanced{PeerToPeer: tt.ini != 0, RTR: tt.wire, IRD: tt.ird}); !ok || block != want {
 			t.Errorf("RTR %v and %v: Reply has %+v, want %+v", tt.ini, tt.res, block, want)
 		}
-		if ip.RTR != tt.common || rp.RTR != tt.common || ip.PeerToPeer != (tt.ini != 0) || rp.PeerToPeer != ip.PeerToPeer {
+		if ip.RTR != tt.common || rp.RTR != tt.common || ip.PeerToPeer != (tt.ini != 0) ||
+			rp.PeerToPeer != ip.PeerToPeer {
 			t.Errorf("RTR %v and %v: common %v and %v, want %v", tt.ini, tt.res, ip.RTR, rp.RTR, tt.common)
 		}
 		if tt.ini != 0 && tt.common == 0 {
@@ -232,12 +277,27 @@ func TestConcludeUnusual(t *testing.T) {
 		code  protocol.Code
 		rtr   protocol.RTR
 	}{
-		{"kinds that were not asked for are ignored", protocol.Enhanced{PeerToPeer: true, RTR: rtrS | rtrW, IRD: 4, ORD: 4}, 0, rtrW},
-		{"A not copied", protocol.Enhanced{IRD: 4, ORD: 4}, protocol.MPANoMatchingRTR, 0},
-		{"no kind at all", protocol.Enhanced{PeerToPeer: true, IRD: 4, ORD: 4}, protocol.MPANoMatchingRTR, 0},
-		{"only Read, but IRD 0", protocol.Enhanced{PeerToPeer: true, RTR: rtrR, ORD: 4}, protocol.MPANoMatchingRTR, 0},
-		{"IRD 0 leaves Write", protocol.Enhanced{PeerToPeer: true, RTR: rtrR | rtrW, ORD: 4}, 0, rtrW},
-		{"ORD above our IRD", protocol.Enhanced{PeerToPeer: true, RTR: rtrW, IRD: 4, ORD: 5}, protocol.MPAInsufficientIRD, rtrW},
+		{
+			name:  "kinds that were not asked for are ignored",
+			block: protocol.Enhanced{PeerToPeer: true, RTR: rtrS | rtrW, IRD: 4, ORD: 4}, code: 0, rtr: rtrW,
+		},
+		{name: "A not copied", block: protocol.Enhanced{IRD: 4, ORD: 4}, code: protocol.MPANoMatchingRTR, rtr: 0},
+		{
+			name: "no kind at all", block: protocol.Enhanced{PeerToPeer: true, IRD: 4, ORD: 4},
+			code: protocol.MPANoMatchingRTR, rtr: 0,
+		},
+		{
+			name: "only Read, but IRD 0", block: protocol.Enhanced{PeerToPeer: true, RTR: rtrR, ORD: 4},
+			code: protocol.MPANoMatchingRTR, rtr: 0,
+		},
+		{
+			name: "IRD 0 leaves Write", block: protocol.Enhanced{PeerToPeer: true, RTR: rtrR | rtrW, ORD: 4}, code: 0,
+			rtr: rtrW,
+		},
+		{
+			name: "ORD above our IRD", block: protocol.Enhanced{PeerToPeer: true, RTR: rtrW, IRD: 4, ORD: 5},
+			code: protocol.MPAInsufficientIRD, rtr: rtrW,
+		},
 	} {
 		reply := enhancedReply(t, tt.block)
 		p, err := Conclude(&req, &reply, o)
@@ -272,7 +332,8 @@ func TestRevisions(t *testing.T) {
 				wantCode(t, err, protocol.MPAStartup)
 				continue
 			}
-			if err != nil || reply.Revision != req.Revision || reply.Enhanced != req.Enhanced || p.Revision != req.Revision || p.Enhanced != req.Enhanced {
+			if err != nil || reply.Revision != req.Revision || reply.Enhanced != req.Enhanced ||
+				p.Revision != req.Revision || p.Enhanced != req.Enhanced {
 				t.Errorf("Rev %d S %t: answered %+v, %+v, %v", rev, req.Enhanced, reply, p, err)
 			}
 		}
@@ -293,14 +354,14 @@ func TestConcludeFormsMustMatch(t *testing.T) {
 		req, reply Startup
 		ok         bool
 	}{
-		{req1, v1, true},
-		{req2, enh, true},
-		{req1, enh, false},
-		{req1, v2, false},
-		{req2, v1, false},
-		{req2, v2, false},
-		{req2, broken, false},
-		{req1, wrongKind, false},
+		{req: req1, reply: v1, ok: true},
+		{req: req2, reply: enh, ok: true},
+		{req: req1, reply: enh, ok: false},
+		{req: req1, reply: v2, ok: false},
+		{req: req2, reply: v1, ok: false},
+		{req: req2, reply: v2, ok: false},
+		{req: req2, reply: broken, ok: false},
+		{req: req1, reply: wrongKind, ok: false},
 	} {
 		_, err := Conclude(&tt.req, &tt.reply, &Options{IRD: 1, ORD: 1})
 		if tt.ok && err != nil {

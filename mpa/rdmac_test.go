@@ -66,7 +66,8 @@ func TestPermissiveInitiator(t *testing.T) {
 		t.Errorf("params %+v", p)
 	}
 	o.RDMAC = RDMACNonPermissive
-	if _, err := Conclude(&req, &Startup{Kind: Reply, Markers: true, CRC: true}, o); !errors.Is(err, &protocol.Error{Code: protocol.MPAStartup}) {
+	if _, err := Conclude(&req, &Startup{Kind: Reply, Markers: true, CRC: true}, o); !errors.Is(err,
+		&protocol.Error{Code: protocol.MPAStartup}) {
 		t.Errorf("non-permissive initiator: %v, want a startup error", err)
 	}
 }

@@ -15,14 +15,14 @@ func TestRoom(t *testing.T) {
 		size, have, need int
 		want             int
 	}{
-		{"nothing known", 0, 0, 0, all},
-		{"short FPDUs", 1448, 100, 1448, all - 100},
-		{"long ones, at a boundary", long, 0, 0, 4 * long},
-		{"within one", long, 1000, long, 4*long - 1000},
-		{"within a shorter one", long, 1000, 20000, 19000 + 3*long},
-		{"before its length", long, 1, 2, 4*long - 1},
-		{"the rest does not fit", long, all - 10, long + all, 10},
-		{"more is there than one has", long, long + 5, 2, all - long - 5},
+		{why: "nothing known", size: 0, have: 0, need: 0, want: all},
+		{why: "short FPDUs", size: 1448, have: 100, need: 1448, want: all - 100},
+		{why: "long ones, at a boundary", size: long, have: 0, need: 0, want: 4 * long},
+		{why: "within one", size: long, have: 1000, need: long, want: 4*long - 1000},
+		{why: "within a shorter one", size: long, have: 1000, need: 20000, want: 19000 + 3*long},
+		{why: "before its length", size: long, have: 1, need: 2, want: 4*long - 1},
+		{why: "the rest does not fit", size: long, have: all - 10, need: long + all, want: 10},
+		{why: "more is there than one has", size: long, have: long + 5, need: 2, want: all - long - 5},
 	} {
 		r := receiver{longest: c.size, need: c.need, inbuf: inbuf{mem: make([]byte, all), wr: c.have}}
 		if got := len(r.target()); got != c.want {
@@ -56,10 +56,10 @@ func (g *greedy) Read(p []byte) (int, error) {
 
 func TestReadsEndWithLongFPDUs(t *testing.T) {
 	const fpdus = 40
-	f := Framer{CRC: true}
+	f := framer{crc: true}
 	var stream []byte
 	for range fpdus {
-		stream, _ = f.Append(stream, make([]byte, MaxULPDU))
+		stream = f.append(stream, make([]byte, MaxULPDU))
 	}
 	g := &greedy{stream: stream, every: len(stream) / fpdus}
 	c := NewConn(g, Params{CRC: true}, nil)

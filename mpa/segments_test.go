@@ -15,15 +15,15 @@ func TestSegmentEnds(t *testing.T) {
 		step  int   // of what TCP takes
 		ends  []int
 	}{
-		{[]int{1000, 1000, 1000}, 1 << 20, []int{1000, 2000, 3000}},
-		{[]int{500, 500, 460}, 1 << 20, []int{1460}},
-		{[]int{1460, 1460, 1460}, 1 << 20, []int{4380}},
-		{[]int{1460, 1460, 300, 1460, 100, 100}, 1 << 20, []int{3220, 4880}},
-		{[]int{300, 1460, 300}, 1 << 20, []int{300, 2060}},
-		{[]int{100, 100, 1300, 160}, 1 << 20, []int{200, 1660}},
-		{[]int{1460, 1460, 300, 1460, 100, 100}, 999, []int{3220, 4880}},
-		{[]int{1460, 1460, 300, 1460, 100, 100}, 1, []int{3220, 4880}},
-		{[]int{4000, 100, 400, 1460}, 1 << 20, []int{4100, 4500, 5960}},
+		{fpdus: []int{1000, 1000, 1000}, step: 1 << 20, ends: []int{1000, 2000, 3000}},
+		{fpdus: []int{500, 500, 460}, step: 1 << 20, ends: []int{1460}},
+		{fpdus: []int{1460, 1460, 1460}, step: 1 << 20, ends: []int{4380}},
+		{fpdus: []int{1460, 1460, 300, 1460, 100, 100}, step: 1 << 20, ends: []int{3220, 4880}},
+		{fpdus: []int{300, 1460, 300}, step: 1 << 20, ends: []int{300, 2060}},
+		{fpdus: []int{100, 100, 1300, 160}, step: 1 << 20, ends: []int{200, 1660}},
+		{fpdus: []int{1460, 1460, 300, 1460, 100, 100}, step: 999, ends: []int{3220, 4880}},
+		{fpdus: []int{1460, 1460, 300, 1460, 100, 100}, step: 1, ends: []int{3220, 4880}},
+		{fpdus: []int{4000, 100, 400, 1460}, step: 1 << 20, ends: []int{4100, 4500, 5960}},
 	} {
 		f := newSender(false, false, 1460, AlignSegments)
 		for _, n := range tt.fpdus {
@@ -46,11 +46,11 @@ func TestAlignedCounter(t *testing.T) {
 		whole uint64
 		ends  []int
 	}{
-		{AlignOff, []int{1000, 1000, 460}, 2, nil},
-		{AlignOff, []int{1000, 460, 1460}, 3, nil},
-		{AlignAuto, []int{1000, 1000, 460}, 2, nil},
-		{AlignSegments, []int{1000, 1000, 460}, 3, []int{1000, 2460}},
-		{AlignStrict, []int{1000, 400, 1460}, 3, []int{1000, 1400, 2860}},
+		{how: AlignOff, fpdus: []int{1000, 1000, 460}, whole: 2},
+		{how: AlignOff, fpdus: []int{1000, 460, 1460}, whole: 3},
+		{how: AlignAuto, fpdus: []int{1000, 1000, 460}, whole: 2},
+		{how: AlignSegments, fpdus: []int{1000, 1000, 460}, whole: 3, ends: []int{1000, 2460}},
+		{how: AlignStrict, fpdus: []int{1000, 400, 1460}, whole: 3, ends: []int{1000, 1400, 2860}},
 	} {
 		f := newSender(false, false, 1460, tt.how)
 		for _, n := range tt.fpdus {
@@ -81,20 +81,20 @@ func TestNextULPDU(t *testing.T) {
 		rest uint64
 		want int
 	}{
-		{"a segment begins", AlignAuto, 0, 1 << 20, mulpdu},
-		{"a long message fills the segment", AlignAuto, 1000, 1 << 20, 454},
-		{"a short one does not care", AlignAuto, 1000, fitSegments*emss - 1, mulpdu},
-		{"little room: end with the next segment", AlignAuto, 1400, 1 << 20, 754},
-		{"and there", AlignAuto, 700, 1 << 20, 754},
-		{"nothing is done", AlignOff, 1000, 1 << 20, mulpdu},
-		{"each has its segment", AlignStrict, 1000, 1 << 20, mulpdu},
-		{"does not fit: fill the segment", AlignSegments, 1000, 1000, 454},
-		{"fits", AlignSegments, 1000, 454, mulpdu},
-		{"too short to be cut", AlignSegments, 1400, 128, mulpdu},
-		{"too little room to be used", AlignSegments, 1400, 1000, mulpdu},
-		{"room for 128 octets is enough", AlignSegments, 1460 - 6 - 130, 1000, 130},
-		{"room for 126 is not", AlignSegments, 1460 - 6 - 126, 1000, mulpdu},
-		{"nor in a long message", AlignAuto, 1460 - 6 - 126, 1 << 20, 790},
+		{why: "a segment begins", how: AlignAuto, fill: 0, rest: 1 << 20, want: mulpdu},
+		{why: "a long message fills the segment", how: AlignAuto, fill: 1000, rest: 1 << 20, want: 454},
+		{why: "a short one does not care", how: AlignAuto, fill: 1000, rest: fitSegments*emss - 1, want: mulpdu},
+		{why: "little room: end with the next segment", how: AlignAuto, fill: 1400, rest: 1 << 20, want: 754},
+		{why: "and there", how: AlignAuto, fill: 700, rest: 1 << 20, want: 754},
+		{why: "nothing is done", how: AlignOff, fill: 1000, rest: 1 << 20, want: mulpdu},
+		{why: "each has its segment", how: AlignStrict, fill: 1000, rest: 1 << 20, want: mulpdu},
+		{why: "does not fit: fill the segment", how: AlignSegments, fill: 1000, rest: 1000, want: 454},
+		{why: "fits", how: AlignSegments, fill: 1000, rest: 454, want: mulpdu},
+		{why: "too short to be cut", how: AlignSegments, fill: 1400, rest: 128, want: mulpdu},
+		{why: "too little room to be used", how: AlignSegments, fill: 1400, rest: 1000, want: mulpdu},
+		{why: "room for 128 octets is enough", how: AlignSegments, fill: 1460 - 6 - 130, rest: 1000, want: 130},
+		{why: "room for 126 is not", how: AlignSegments, fill: 1460 - 6 - 126, rest: 1000, want: mulpdu},
+		{why: "nor in a long message", how: AlignAuto, fill: 1460 - 6 - 126, rest: 1 << 20, want: 790},
 	} {
 		s := segments{emss: emss, how: tt.how, fill: tt.fill}
 		if got := s.ulpdu(mulpdu, tt.rest); got != tt.want {

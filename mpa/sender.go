@@ -3,7 +3,7 @@ package mpa
 // sender is the sending engine: it encodes ULPDUs as FPDUs, gathers these into a
 // batch, and cuts that into TCP segments. It does no I/O.
 type sender struct {
-	framer Framer
+	framer framer
 	batch  batch
 	cut    segments
 
@@ -53,7 +53,7 @@ func (s *sender) add(header []byte, payload [][]byte, stable bool) error {
 	b := &s.batch
 	total := FPDULen(n)
 	// Rule: MPA-5.1-04
-	if !s.framer.Markers && (n < gatherMin || !stable) && !s.cut.endBefore(total) && b.goesOn(total) {
+	if !s.framer.marked && (n < gatherMin || !stable) && !s.cut.endBefore(total) && b.goesOn(total) {
 		// What most of a batch are: copied behind the one before, with nothing to decide.
 		s.framer.encode(b.room(total), header, payload, n, nil)
 		b.take(total)
@@ -64,7 +64,7 @@ func (s *sender) add(header []byte, payload [][]byte, stable bool) error {
 		return nil
 	}
 	gathered := 0
-	if s.framer.Markers {
+	if s.framer.marked {
 		// Such an FPDU is cut every 508 octets, so that references would not pay.
 		total = s.framer.len(n)
 	} else if stable {

@@ -118,13 +118,19 @@ func (s *Startup) AppendTo(b []byte) ([]byte, error) {
 		return b, fmt.Errorf("iwarp: %v: neither Request nor Reply (RFC 5044 section 7.1.1)", s.Kind)
 	// Rule: MPA-7.1.1-20
 	case len(s.PrivateData) > MaxPrivateData:
-		return b, fmt.Errorf("iwarp: Private Data of %d octets, at most %d fit a startup frame (RFC 5044 section 7.1.1)", len(s.PrivateData), MaxPrivateData)
+		return b,
+			fmt.Errorf("iwarp: Private Data of %d octets, at most %d fit a startup frame (RFC 5044 section 7.1.1)",
+				len(s.PrivateData), MaxPrivateData)
 	// Rule: MPA2-6-03
 	case s.Enhanced && s.Revision < 2:
-		return b, fmt.Errorf("iwarp: flag S with revision %d, it exists from revision 2 on (RFC 6581 section 6)", s.Revision)
+		return b, fmt.Errorf("iwarp: flag S with revision %d, it exists from revision 2 on (RFC 6581 section 6)",
+			s.Revision)
 	// Rule: MPA2-6-06
 	case s.Enhanced && len(s.PrivateData) < protocol.EnhancedLen:
-		return b, fmt.Errorf("iwarp: flag S with %d octets of Private Data, which must start with a block of %d (RFC 6581 section 6)", len(s.PrivateData), protocol.EnhancedLen)
+		return b,
+			fmt.Errorf("iwarp: flag S with %d octets of Private Data, which must start with a block of %d (RFC 6581 "+
+				"section 6)",
+				len(s.PrivateData), protocol.EnhancedLen)
 	case s.Reserved&^reserved != 0:
 		return b, fmt.Errorf("iwarp: reserved flags 0x%02x touch other flags (RFC 5044 section 7.1.1)", s.Reserved)
 	}
@@ -203,11 +209,13 @@ func ParseStartup(b []byte, want Kind) (Startup, int, error) {
 	n := int(binary.BigEndian.Uint16(b[keyLen+2:]))
 	// Rule: MPA-7.1.1-18, MPA-7.1.2-21, MPA-7.1.2-24
 	if n > MaxPrivateData {
-		return Startup{}, 0, startupError("RFC 5044 section 7.1.1", "PD_Length is %d, at most %d is allowed", n, MaxPrivateData)
+		return Startup{}, 0, startupError("RFC 5044 section 7.1.1", "PD_Length is %d, at most %d is allowed", n,
+			MaxPrivateData)
 	}
 	// Rule: MPA2-6-06, MPA2-12-01
 	if s.Enhanced && n < protocol.EnhancedLen {
-		return Startup{}, 0, startupError("RFC 6581 section 6", "PD_Length is %d with flag S set, which needs a block of %d octets", n, protocol.EnhancedLen)
+		return Startup{}, 0, startupError("RFC 6581 section 6",
+			"PD_Length is %d with flag S set, which needs a block of %d octets", n, protocol.EnhancedLen)
 	}
 	if len(b) < StartupHeaderLen+n {
 		return Startup{}, 0, io.ErrUnexpectedEOF
@@ -231,11 +239,13 @@ func checkKey(b []byte, want Kind) error {
 		switch {
 		// Rule: MPA-7.1.2-19
 		case want == Reply && b[i] == requestKey[i]:
-			return startupError("RFC 5044 section 7.1.2", "a Request came where a Reply was due: both ends are Initiators")
+			return startupError("RFC 5044 section 7.1.2",
+				"a Request came where a Reply was due: both ends are Initiators")
 		case want == Request && b[i] == replyKey[i]:
 			return startupError("RFC 5044 section 7.1.2", "a Reply came where a Request was due")
 		}
-		return startupError("RFC 5044 section 7.1.1", "octet %d of the key is 0x%02x, want 0x%02x of %q", i, b[i], key[i], key)
+		return startupError("RFC 5044 section 7.1.1", "octet %d of the key is 0x%02x, want 0x%02x of %q", i, b[i],
+			key[i], key)
 	}
 	return nil
 }

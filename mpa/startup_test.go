@@ -43,19 +43,49 @@ var startupTable = []struct {
 	hex   string
 	frame Startup
 }{
-	{"req_v1", reqKeyHex + "40010000", Startup{Kind: Request, CRC: true, Revision: 1}},
-	{"req_v1_m_pd", reqKeyHex + "c0010003616263", Startup{Kind: Request, Markers: true, CRC: true, Revision: 1, PrivateData: []byte("abc")}},
-	{"rep_v1", repKeyHex + "40010000", Startup{Kind: Reply, CRC: true, Revision: 1}},
-	{"rep_v1_reject", repKeyHex + "6001000462757379", Startup{Kind: Reply, CRC: true, Reject: true, Revision: 1, PrivateData: []byte("busy")}},
-	{"req_v0", reqKeyHex + "c0000000", Startup{Kind: Request, Markers: true, CRC: true}},
-	{"req_v2_p2p", reqKeyHex + "50020005c010c00878", Startup{Kind: Request, CRC: true, Enhanced: true, Revision: 2, PrivateData: []byte("\xc0\x10\xc0\x08x")}},
-	{"rep_v2_p2p", repKeyHex + "5002000480084010", Startup{Kind: Reply, CRC: true, Enhanced: true, Revision: 2, PrivateData: []byte("\x80\x08\x40\x10")}},
-	{"req_v2_cs", reqKeyHex + "500200043fff3fff", Startup{Kind: Request, CRC: true, Enhanced: true, Revision: 2, PrivateData: []byte("\x3f\xff\x3f\xff")}},
-	{"req_r_set", reqKeyHex + "60010000", Startup{Kind: Request, CRC: true, Reject: true, Revision: 1}},
-	{"req_res_set", reqKeyHex + "4f010000", Startup{Kind: Request, CRC: true, Reserved: 0x0f, Revision: 1}},
-	{"req_v1_s_is_reserved", reqKeyHex + "50010000", Startup{Kind: Request, CRC: true, Reserved: 0x10, Revision: 1}},
-	{"req_v2_unenhanced", reqKeyHex + "40020001ff", Startup{Kind: Request, CRC: true, Revision: 2, PrivateData: []byte{0xff}}},
-	{"rep_512", repKeyHex + "00010200" + strings.Repeat("5a", 512), Startup{Kind: Reply, Revision: 1, PrivateData: bytes.Repeat([]byte{0x5a}, 512)}},
+	{name: "req_v1", hex: reqKeyHex + "40010000", frame: Startup{Kind: Request, CRC: true, Revision: 1}},
+	{
+		name: "req_v1_m_pd", hex: reqKeyHex + "c0010003616263",
+		frame: Startup{Kind: Request, Markers: true, CRC: true, Revision: 1, PrivateData: []byte("abc")},
+	},
+	{name: "rep_v1", hex: repKeyHex + "40010000", frame: Startup{Kind: Reply, CRC: true, Revision: 1}},
+	{
+		name: "rep_v1_reject", hex: repKeyHex + "6001000462757379",
+		frame: Startup{Kind: Reply, CRC: true, Reject: true, Revision: 1, PrivateData: []byte("busy")},
+	},
+	{name: "req_v0", hex: reqKeyHex + "c0000000", frame: Startup{Kind: Request, Markers: true, CRC: true}},
+	{
+		name: "req_v2_p2p", hex: reqKeyHex + "50020005c010c00878",
+		frame: Startup{Kind: Request, CRC: true, Enhanced: true, Revision: 2, PrivateData: []byte("\xc0\x10\xc0\x08x")},
+	},
+	{
+		name: "rep_v2_p2p", hex: repKeyHex + "5002000480084010",
+		frame: Startup{Kind: Reply, CRC: true, Enhanced: true, Revision: 2, PrivateData: []byte("\x80\x08\x40\x10")},
+	},
+	{
+		name: "req_v2_cs", hex: reqKeyHex + "500200043fff3fff",
+		frame: Startup{Kind: Request, CRC: true, Enhanced: true, Revision: 2, PrivateData: []byte("\x3f\xff\x3f\xff")},
+	},
+	{
+		name: "req_r_set", hex: reqKeyHex + "60010000",
+		frame: Startup{Kind: Request, CRC: true, Reject: true, Revision: 1},
+	},
+	{
+		name: "req_res_set", hex: reqKeyHex + "4f010000",
+		frame: Startup{Kind: Request, CRC: true, Reserved: 0x0f, Revision: 1},
+	},
+	{
+		name: "req_v1_s_is_reserved", hex: reqKeyHex + "50010000",
+		frame: Startup{Kind: Request, CRC: true, Reserved: 0x10, Revision: 1},
+	},
+	{
+		name: "req_v2_unenhanced", hex: reqKeyHex + "40020001ff",
+		frame: Startup{Kind: Request, CRC: true, Revision: 2, PrivateData: []byte{0xff}},
+	},
+	{
+		name: "rep_512", hex: repKeyHex + "00010200" + strings.Repeat("5a", 512),
+		frame: Startup{Kind: Reply, Revision: 1, PrivateData: bytes.Repeat([]byte{0x5a}, 512)},
+	},
 }
 
 // Shows: MPA-7.1-05, MPA-7.1.1-01, MPA-7.1.1-03, MPA-7.1.1-05, MPA-7.1.1-11, MPA-7.1.1-12, MPA-7.1.1-13
@@ -95,14 +125,23 @@ func TestStartupRefused(t *testing.T) {
 		at        int // octets after which it is known
 		text      string
 	}{
-		{"bad_key", "4c504120494420526571204672616d6540010000", Request, 1, "octet 0 of the key is 0x4c"},
-		{"req_to_initiator", reqKeyHex + "40010000", Reply, 10, "both ends are Initiators"},
-		{"rep_to_responder", repKeyHex + "40010000", Request, 10, "Reply came where a Request was due"},
-		{"last_key_octet", reqKeyHex[:30] + "66" + "40010000", Request, 16, "octet 15"},
-		{"pd_513", reqKeyHex + "40010201" + strings.Repeat("00", 513), Request, 20, "PD_Length is 513"},
-		{"pd_65535", reqKeyHex + "4001ffff", Request, 20, "PD_Length is 65535"},
-		{"v2_s_short", reqKeyHex + "50020003616263", Request, 20, "PD_Length is 3"},
-		{"v3_s_short", repKeyHex + "10030000", Reply, 20, "PD_Length is 0"},
+		{
+			name: "bad_key", hex: "4c504120494420526571204672616d6540010000", want: Request, at: 1,
+			text: "octet 0 of the key is 0x4c",
+		},
+		{name: "req_to_initiator", hex: reqKeyHex + "40010000", want: Reply, at: 10, text: "both ends are Initiators"},
+		{
+			name: "rep_to_responder", hex: repKeyHex + "40010000", want: Request, at: 10,
+			text: "Reply came where a Request was due",
+		},
+		{name: "last_key_octet", hex: reqKeyHex[:30] + "66" + "40010000", want: Request, at: 16, text: "octet 15"},
+		{
+			name: "pd_513", hex: reqKeyHex + "40010201" + strings.Repeat("00", 513), want: Request, at: 20,
+			text: "PD_Length is 513",
+		},
+		{name: "pd_65535", hex: reqKeyHex + "4001ffff", want: Request, at: 20, text: "PD_Length is 65535"},
+		{name: "v2_s_short", hex: reqKeyHex + "50020003616263", want: Request, at: 20, text: "PD_Length is 3"},
+		{name: "v3_s_short", hex: repKeyHex + "10030000", want: Reply, at: 20, text: "PD_Length is 0"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			wire := unhex(t, tt.hex)
@@ -148,7 +187,9 @@ func TestStartupULPData(t *testing.T) {
 		t.Errorf("ULPData = %q, want what follows the block", s.ULPData())
 	}
 	e, ok := s.Block()
-	if want := (protocol.Enhanced{PeerToPeer: true, RTR: protocol.RTRSend | protocol.RTRWrite | protocol.RTRRead, IRD: 16, ORD: 8}); !ok || e != want {
+	if want := (protocol.Enhanced{
+		PeerToPeer: true, RTR: protocol.RTRSend | protocol.RTRWrite | protocol.RTRRead, IRD: 16, ORD: 8,
+	}); !ok || e != want {
 		t.Errorf("Block = %+v, %t, want %+v", e, ok, want)
 	}
 	s.Enhanced = false

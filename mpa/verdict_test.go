@@ -97,7 +97,10 @@ func TestReplySaysRWhateverTheOtherFlags(t *testing.T) {
 // Shows: MPA-7.1.2-12
 func TestRejectInAnyFormKeepsTCP(t *testing.T) {
 	for name, o := range requests() {
-		for _, head := range []string{"20010000", "60010000", "a0010000", "e0010000", "20020000", "a0020000", "3002000400000000", "f002000400000000"} {
+		for _, head := range []string{
+			"20010000", "60010000", "a0010000", "e0010000", "20020000", "a0020000", "3002000400000000",
+			"f002000400000000",
+		} {
 			synctest.Test(t, func(t *testing.T) {
 				a, b := memPipe()
 				ch := initiate(t.Context(), a, o)
@@ -145,7 +148,8 @@ func TestRevisionsOfRequestAndReply(t *testing.T) {
 						t.Errorf("%s, policy %v: Reply of Rev %d, S %t: %v", name, rdmac, rev, reply.Enhanced, err)
 					}
 					if code, _ := protocol.CodeOf(err); !good && code != protocol.MPAStartup {
-						t.Errorf("%s, policy %v: Reply of Rev %d, S %t: %v, want 2/0/04", name, rdmac, rev, reply.Enhanced, err)
+						t.Errorf("%s, policy %v: Reply of Rev %d, S %t: %v, want 2/0/04", name, rdmac, rev,
+							reply.Enhanced, err)
 					}
 				}
 			}

@@ -121,19 +121,6 @@ func (c Code) meaning() (string, bool) {
 	return m, ok
 }
 
-// Codes lists every triple that the RFCs define, in registry order.
-func Codes() []Code { return append([]Code(nil), registry[:]...) }
-
-var registry = [...]Code{
-	RDMAPLocalCatastrophic,
-	RDMAPInvalidSTag, RDMAPBounds, RDMAPAccess, RDMAPSTagNotAssociated, RDMAPTOWrap, RDMAPCannotInvalidate, RDMAPProtectionUnspecified,
-	RDMAPVersion, RDMAPOpcode, RDMAPStreamCatastrophic, RDMAPGlobalCatastrophic, RDMAPOpCannotInvalidate, RDMAPOperationUnspecified,
-	DDPLocalCatastrophic,
-	DDPTaggedInvalidSTag, DDPTaggedBounds, DDPTaggedSTagNotAssociated, DDPTaggedTOWrap, DDPTaggedVersion,
-	DDPUntaggedQN, DDPUntaggedNoBuffer, DDPUntaggedMSN, DDPUntaggedMO, DDPUntaggedTooLong, DDPUntaggedVersion,
-	MPAConnectionLost, MPACRC, MPAMarker, MPAStartup, MPALocalCatastrophic, MPAInsufficientIRD, MPANoMatchingRTR,
-}
-
 var meanings = map[Code]string{
 	RDMAPInvalidSTag:           "RDMAP remote protection: invalid STag",
 	RDMAPBounds:                "RDMAP remote protection: base or bounds violation",

@@ -79,7 +79,8 @@ func (e Enhanced) AppendTo(b []byte) ([]byte, error) {
 		value uint16
 	}{{"IRD", e.IRD}, {"ORD", e.ORD}} {
 		if f.value > NotNegotiated {
-			return b, fmt.Errorf("iwarp: %s is %d, but the field has 14 bits: at most %d (RFC 6581 section 9)", f.name, f.value, NotNegotiated)
+			return b, fmt.Errorf("iwarp: %s is %d, but the field has 14 bits: at most %d (RFC 6581 section 9)", f.name,
+				f.value, NotNegotiated)
 		}
 	}
 	// Rule: MPA2-9-01, MPA2-9.2-01, MPA2-9.2-10

@@ -19,15 +19,27 @@ var enhancedBlocks = []struct {
 	hex   string
 	block protocol.Enhanced
 }{
-	{"peer-to-peer, all kinds, IRD 16 ORD 8", "c010c008", protocol.Enhanced{PeerToPeer: true, RTR: allRTR, IRD: 16, ORD: 8}},
-	{"peer-to-peer, read, IRD 8 ORD 16", "80084010", protocol.Enhanced{PeerToPeer: true, RTR: protocol.RTRRead, IRD: 8, ORD: 16}},
-	{"peer-to-peer, send", "c0000000", protocol.Enhanced{PeerToPeer: true, RTR: protocol.RTRSend}},
-	{"peer-to-peer, write", "80008000", protocol.Enhanced{PeerToPeer: true, RTR: protocol.RTRWrite}},
-	{"peer-to-peer, none", "80000000", protocol.Enhanced{PeerToPeer: true}},
-	{"client-server, not negotiated", "3fff3fff", protocol.Enhanced{IRD: protocol.NotNegotiated, ORD: protocol.NotNegotiated}},
-	{"client-server, the largest depths", "3ffe3ffe", protocol.Enhanced{IRD: protocol.MaxDepth, ORD: protocol.MaxDepth}},
-	{"client-server, IRD 0x1234 ORD 0x2345", "12342345", protocol.Enhanced{IRD: 0x1234, ORD: 0x2345}},
-	{"all zero", "00000000", protocol.Enhanced{}},
+	{
+		name: "peer-to-peer, all kinds, IRD 16 ORD 8", hex: "c010c008",
+		block: protocol.Enhanced{PeerToPeer: true, RTR: allRTR, IRD: 16, ORD: 8},
+	},
+	{
+		name: "peer-to-peer, read, IRD 8 ORD 16", hex: "80084010",
+		block: protocol.Enhanced{PeerToPeer: true, RTR: protocol.RTRRead, IRD: 8, ORD: 16},
+	},
+	{name: "peer-to-peer, send", hex: "c0000000", block: protocol.Enhanced{PeerToPeer: true, RTR: protocol.RTRSend}},
+	{name: "peer-to-peer, write", hex: "80008000", block: protocol.Enhanced{PeerToPeer: true, RTR: protocol.RTRWrite}},
+	{name: "peer-to-peer, none", hex: "80000000", block: protocol.Enhanced{PeerToPeer: true}},
+	{
+		name: "client-server, not negotiated", hex: "3fff3fff",
+		block: protocol.Enhanced{IRD: protocol.NotNegotiated, ORD: protocol.NotNegotiated},
+	},
+	{
+		name: "client-server, the largest depths", hex: "3ffe3ffe",
+		block: protocol.Enhanced{IRD: protocol.MaxDepth, ORD: protocol.MaxDepth},
+	},
+	{name: "client-server, IRD 0x1234 ORD 0x2345", hex: "12342345", block: protocol.Enhanced{IRD: 0x1234, ORD: 0x2345}},
+	{name: "all zero", hex: "00000000", block: protocol.Enhanced{}},
 }
 
 // Shows: MPA2-9-01, MPA2-9.1-09, MPA2-9.2-01
@@ -70,8 +82,8 @@ func TestEnhancedDepthHas14Bits(t *testing.T) {
 		block protocol.Enhanced
 		field string
 	}{
-		{protocol.Enhanced{IRD: 0x4000}, "IRD is 16384"},
-		{protocol.Enhanced{ORD: 0xffff}, "ORD is 65535"},
+		{block: protocol.Enhanced{IRD: 0x4000}, field: "IRD is 16384"},
+		{block: protocol.Enhanced{ORD: 0xffff}, field: "ORD is 65535"},
 	} {
 		got, err := tt.block.AppendTo([]byte("x"))
 		if err == nil || !strings.Contains(err.Error(), tt.field) || string(got) != "x" {
@@ -82,7 +94,8 @@ func TestEnhancedDepthHas14Bits(t *testing.T) {
 
 func TestRTRString(t *testing.T) {
 	for set, want := range map[protocol.RTR]string{
-		0: "none", protocol.RTRSend: "send", protocol.RTRRead | protocol.RTRWrite: "write,read", allRTR: "write,read,send",
+		0: "none", protocol.RTRSend: "send", protocol.RTRRead | protocol.RTRWrite: "write,read",
+		allRTR: "write,read,send",
 	} {
 		if got := set.String(); got != want {
 			t.Errorf("set %d is %q, want %q", set, got, want)

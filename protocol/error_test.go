@@ -17,30 +17,39 @@ func TestErrorText(t *testing.T) {
 		want string
 	}{
 		{
-			protocol.Error{Code: protocol.DDPTaggedInvalidSTag, Detail: "STag 0x11223344: no such STag", Section: "RFC 5041 section 7.1"},
-			"DDP tagged buffer: invalid STag (1/1/00): STag 0x11223344: no such STag [RFC 5041 section 7.1]",
+			err: protocol.Error{
+				Code: protocol.DDPTaggedInvalidSTag, Detail: "STag 0x11223344: no such STag",
+				Section: "RFC 5041 section 7.1",
+			},
+			want: "DDP tagged buffer: invalid STag (1/1/00): STag 0x11223344: no such STag [RFC 5041 section 7.1]",
 		},
 		{
-			protocol.Error{Code: protocol.MPAConnectionLost, Err: io.ErrUnexpectedEOF},
-			"unexpected EOF; MPA: TCP connection closed, terminated or lost (2/0/01)",
+			err:  protocol.Error{Code: protocol.MPAConnectionLost, Err: io.ErrUnexpectedEOF},
+			want: "unexpected EOF; MPA: TCP connection closed, terminated or lost (2/0/01)",
 		},
 		{
-			protocol.Error{Code: protocol.MPAConnectionLost, Detail: "aborted", Section: "RFC 5044 section 8", Err: errors.New("iwarp: why")},
-			"aborted: why [RFC 5044 section 8]; MPA: TCP connection closed, terminated or lost (2/0/01)",
+			err: protocol.Error{
+				Code: protocol.MPAConnectionLost, Detail: "aborted", Section: "RFC 5044 section 8",
+				Err: errors.New("iwarp: why"),
+			},
+			want: "aborted: why [RFC 5044 section 8]; MPA: TCP connection closed, terminated or lost (2/0/01)",
 		},
 		{
-			protocol.Error{Code: protocol.MPAStartup, Section: "RFC 5044 section 7.1.2", Err: errors.New("nothing came")},
-			"nothing came [RFC 5044 section 7.1.2] (2/0/04)",
+			err: protocol.Error{
+				Code: protocol.MPAStartup, Section: "RFC 5044 section 7.1.2", Err: errors.New("nothing came"),
+			},
+			want: "nothing came [RFC 5044 section 7.1.2] (2/0/04)",
 		},
 		{
-			protocol.Error{Code: protocol.MPACRC, Remote: true, Err: io.EOF},
-			"peer reports MPA: CRC mismatch (2/0/02): EOF",
+			err:  protocol.Error{Code: protocol.MPACRC, Remote: true, Err: io.EOF},
+			want: "peer reports MPA: CRC mismatch (2/0/02): EOF",
 		},
 		{
-			protocol.Error{Code: protocol.RDMAPOpcode, Remote: true},
-			"peer reports that it does not support the operation: RDMAP remote operation: unexpected opcode (0/2/06)",
+			err: protocol.Error{Code: protocol.RDMAPOpcode, Remote: true},
+			want: "peer reports that it does not support the operation: RDMAP remote operation: unexpected opcode " +
+				"(0/2/06)",
 		},
-		{protocol.Error{Code: 0xfeff}, "layer 15: unassigned error (15/14/ff)"},
+		{err: protocol.Error{Code: 0xfeff}, want: "layer 15: unassigned error (15/14/ff)"},
 	} {
 		if got := tt.err.Error(); got != tt.want {
 			t.Errorf("got  %q\nwant %q", got, tt.want)
@@ -114,9 +123,9 @@ func TestUnsupportedByPeer(t *testing.T) {
 		err  *protocol.Error
 		want bool
 	}{
-		{&protocol.Error{Code: protocol.RDMAPOpcode, Remote: true}, true},
-		{&protocol.Error{Code: protocol.RDMAPOpcode}, false}, // the peer's mistake, not its limit
-		{&protocol.Error{Code: protocol.RDMAPVersion, Remote: true}, false},
+		{err: &protocol.Error{Code: protocol.RDMAPOpcode, Remote: true}, want: true},
+		{err: &protocol.Error{Code: protocol.RDMAPOpcode}, want: false}, // the peer's mistake, not its limit
+		{err: &protocol.Error{Code: protocol.RDMAPVersion, Remote: true}, want: false},
 	} {
 		if got := errors.Is(tt.err, errors.ErrUnsupported); got != tt.want {
 			t.Errorf("%v: is ErrUnsupported: %v, want %v", tt.err, got, tt.want)

@@ -13,17 +13,20 @@ func TestFetchAdd(t *testing.T) {
 		name                 string
 		old, add, mask, want uint64
 	}{
-		{"one field", 0, 1, 0, 1},
-		{"wrap", allOnes, 1, 0, 0},
-		{"wrap, mask bit 63", allOnes, 1, 1 << 63, 0},
-		{"carry out of the low half is dropped", 0xffffffff, 1, 0x80000000, 0},
-		{"carry out of the low half without a mask", 0xffffffff, 1, 0, 0x100000000},
-		{"four fields", 0x00ff00ff00ff00ff, 0x0001000100010001, 0x0080008000800080, 0},
-		{"eight fields", allOnes, 0x0101010101010101, 0x8080808080808080, 0},
-		{"into the top bit of a field", 0x7f, 1, 0x80, 0x80},
-		{"out of the top bit of a field", 0xff, 1, 0x80, 0},
-		{"every bit a field: exclusive or", 0b1100, 0b1010, allOnes, 0b0110},
-		{"probe: adding zero changes nothing", 0x123456789abcdef0, 0, 0, 0x123456789abcdef0},
+		{name: "one field", old: 0, add: 1, mask: 0, want: 1},
+		{name: "wrap", old: allOnes, add: 1, mask: 0, want: 0},
+		{name: "wrap, mask bit 63", old: allOnes, add: 1, mask: 1 << 63, want: 0},
+		{name: "carry out of the low half is dropped", old: 0xffffffff, add: 1, mask: 0x80000000, want: 0},
+		{name: "carry out of the low half without a mask", old: 0xffffffff, add: 1, mask: 0, want: 0x100000000},
+		{name: "four fields", old: 0x00ff00ff00ff00ff, add: 0x0001000100010001, mask: 0x0080008000800080, want: 0},
+		{name: "eight fields", old: allOnes, add: 0x0101010101010101, mask: 0x8080808080808080, want: 0},
+		{name: "into the top bit of a field", old: 0x7f, add: 1, mask: 0x80, want: 0x80},
+		{name: "out of the top bit of a field", old: 0xff, add: 1, mask: 0x80, want: 0},
+		{name: "every bit a field: exclusive or", old: 0b1100, add: 0b1010, mask: allOnes, want: 0b0110},
+		{
+			name: "probe: adding zero changes nothing", old: 0x123456789abcdef0, add: 0, mask: 0,
+			want: 0x123456789abcdef0,
+		},
 	} {
 		if got := rdmap.FetchAdd(tt.old, tt.add, tt.mask); got != tt.want {
 			t.Errorf("%s: FetchAdd(%#x, %#x, %#x) = %#x, want %#x", tt.name, tt.old, tt.add, tt.mask, got, tt.want)
@@ -65,12 +68,18 @@ func TestCmpSwap(t *testing.T) {
 		name                               string
 		old, swap, smask, cmp, cmask, want uint64
 	}{
-		{"equal", 0x2a, 9, allOnes, 0x2a, allOnes, 9},
-		{"not equal", 0x2a, 9, allOnes, 0x29, allOnes, 0x2a},
-		{"compares and swaps single octets", 0x1234, 0xff00, 0xff00, 0x34, 0xff, 0xff34},
-		{"compare mask 0 is always equal", 5, 6, 0xf, 0, 0, 6},
-		{"swap mask 0 changes nothing", 5, 6, 0, 5, allOnes, 5},
-		{"swap bits outside the mask do not count", 0xf0, allOnes, 0x0f, 0xf0, allOnes, 0xff},
+		{name: "equal", old: 0x2a, swap: 9, smask: allOnes, cmp: 0x2a, cmask: allOnes, want: 9},
+		{name: "not equal", old: 0x2a, swap: 9, smask: allOnes, cmp: 0x29, cmask: allOnes, want: 0x2a},
+		{
+			name: "compares and swaps single octets", old: 0x1234, swap: 0xff00, smask: 0xff00, cmp: 0x34, cmask: 0xff,
+			want: 0xff34,
+		},
+		{name: "compare mask 0 is always equal", old: 5, swap: 6, smask: 0xf, cmp: 0, cmask: 0, want: 6},
+		{name: "swap mask 0 changes nothing", old: 5, swap: 6, smask: 0, cmp: 5, cmask: allOnes, want: 5},
+		{
+			name: "swap bits outside the mask do not count", old: 0xf0, swap: allOnes, smask: 0x0f, cmp: 0xf0,
+			cmask: allOnes, want: 0xff,
+		},
 	} {
 		if got := rdmap.CmpSwap(tt.old, tt.cmp, tt.cmask, tt.swap, tt.smask); got != tt.want {
 			t.Errorf("%s: %#x, want %#x", tt.name, got, tt.want)

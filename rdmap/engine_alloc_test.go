@@ -91,7 +91,8 @@ func TestSteadyStateAllocates(t *testing.T) {
 		e.ulp.sg[0] = make([]byte, 8192)
 		e.llp.mulpdu = 1442
 		e.s = rdmap.NewStream(rdmap.Config{
-			Table: table, Peer: ddp.Peer{PD: 1, Stream: ddp.StreamID(i + 1)}, Recv: &e.ulp, Handler: &e.ulp, IRD: 2, ORD: 2, Initiator: i == 0,
+			Table: table, Peer: ddp.Peer{PD: 1, Stream: ddp.StreamID(i + 1)}, Recv: &e.ulp, Handler: &e.ulp, IRD: 2,
+			ORD: 2, Initiator: i == 0,
 		})
 	}
 	ends[0].llp.to, ends[1].llp.to = ends[1].s, ends[0].s

@@ -33,13 +33,31 @@ func TestAtomics(t *testing.T) {
 		r         rdmap.SendWR
 		old, want uint64
 	}{
-		{"add", rdmap.SendWR{Op: rdmap.OpFetchAdd, Operand: 1}, 5, 6},
-		{"probe", rdmap.SendWR{Op: rdmap.OpFetchAdd}, 5, 5},
-		{"add wraps", rdmap.SendWR{Op: rdmap.OpFetchAdd, Operand: 1}, all, 0},
-		{"add in fields", rdmap.SendWR{Op: rdmap.OpFetchAdd, Operand: 0x0001000100010001, OperandMask: 0x0080008000800080}, 0x00ff00ff00ff00ff, 0},
-		{"swap", rdmap.SendWR{Op: rdmap.OpCompareSwap, Operand: 9, OperandMask: all, Compare: 42, CompareMask: all}, 42, 9},
-		{"no swap", rdmap.SendWR{Op: rdmap.OpCompareSwap, Operand: 9, OperandMask: all, Compare: 41, CompareMask: all}, 42, 42},
-		{"swap under masks", rdmap.SendWR{Op: rdmap.OpCompareSwap, Operand: 0xff00, OperandMask: 0xff00, Compare: 0x34, CompareMask: 0xff}, 0x1234, 0xff34},
+		{name: "add", r: rdmap.SendWR{Op: rdmap.OpFetchAdd, Operand: 1}, old: 5, want: 6},
+		{name: "probe", r: rdmap.SendWR{Op: rdmap.OpFetchAdd}, old: 5, want: 5},
+		{name: "add wraps", r: rdmap.SendWR{Op: rdmap.OpFetchAdd, Operand: 1}, old: all, want: 0},
+		{
+			name: "add in fields",
+			r:    rdmap.SendWR{Op: rdmap.OpFetchAdd, Operand: 0x0001000100010001, OperandMask: 0x0080008000800080},
+			old:  0x00ff00ff00ff00ff, want: 0,
+		},
+		{
+			name: "swap",
+			r:    rdmap.SendWR{Op: rdmap.OpCompareSwap, Operand: 9, OperandMask: all, Compare: 42, CompareMask: all},
+			old:  42, want: 9,
+		},
+		{
+			name: "no swap",
+			r:    rdmap.SendWR{Op: rdmap.OpCompareSwap, Operand: 9, OperandMask: all, Compare: 41, CompareMask: all},
+			old:  42, want: 42,
+		},
+		{
+			name: "swap under masks",
+			r: rdmap.SendWR{
+				Op: rdmap.OpCompareSwap, Operand: 0xff00, OperandMask: 0xff00, Compare: 0x34, CompareMask: 0xff,
+			},
+			old: 0x1234, want: 0xff34,
+		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			mem := wordMemory(t, 0xa5a5, c.old, 0xa5a5)
@@ -139,12 +157,15 @@ func TestAtomicResponseErrors(t *testing.T) {
 		seg  []byte
 		with func(e *end)
 	}{
-		{"wrong identifier", protocol.RDMAPOperationUnspecified, iwarptest.AtomicResponse(1, 2, 0), nil},
-		{"11 octets", protocol.RDMAPOperationUnspecified, iwarptest.AtomicResponse(1, 1, 0)[:29], nil},
-		{"13 octets", protocol.DDPUntaggedTooLong, append(iwarptest.AtomicResponse(1, 1, 0), 0), nil},
-		{"wrong MSN", protocol.DDPUntaggedMSN, iwarptest.AtomicResponse(2, 1, 0), nil},
-		{"a Read is due first", protocol.RDMAPOpcode, iwarptest.AtomicResponse(1, 1, 0), func(e *end) { e.post(read(9, nil)) }},
-		{"a Read Response instead", protocol.DDPTaggedInvalidSTag, iwarptest.ReadResponse(1, 0, nil), nil},
+		{name: "wrong identifier", code: protocol.RDMAPOperationUnspecified, seg: iwarptest.AtomicResponse(1, 2, 0)},
+		{name: "11 octets", code: protocol.RDMAPOperationUnspecified, seg: iwarptest.AtomicResponse(1, 1, 0)[:29]},
+		{name: "13 octets", code: protocol.DDPUntaggedTooLong, seg: append(iwarptest.AtomicResponse(1, 1, 0), 0)},
+		{name: "wrong MSN", code: protocol.DDPUntaggedMSN, seg: iwarptest.AtomicResponse(2, 1, 0)},
+		{
+			name: "a Read is due first", code: protocol.RDMAPOpcode, seg: iwarptest.AtomicResponse(1, 1, 0),
+			with: func(e *end) { e.post(read(9, nil)) },
+		},
+		{name: "a Read Response instead", code: protocol.DDPTaggedInvalidSTag, seg: iwarptest.ReadResponse(1, 0, nil)},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			e := newEnd(t)

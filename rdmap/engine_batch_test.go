@@ -25,20 +25,23 @@ func TestBatches(t *testing.T) {
 		name string
 		then func(e *end, stag uint32)
 	}{
-		{"the batch ends", func(e *end, _ uint32) { e.s.EndBatch() }},
-		{"the message ends", func(e *end, stag uint32) { e.deliver(iwarptest.Write(stag, 8, []byte("last"))) }},
-		{"the peer invalidates the region", func(e *end, stag uint32) {
+		{name: "the batch ends", then: func(e *end, _ uint32) { e.s.EndBatch() }},
+		{
+			name: "the message ends",
+			then: func(e *end, stag uint32) { e.deliver(iwarptest.Write(stag, 8, []byte("last"))) },
+		},
+		{name: "the peer invalidates the region", then: func(e *end, stag uint32) {
 			e.deliver(iwarptest.Untagged(4, true, stag, 0, 1, 0, []byte("bye")))
 			e.wantError("a Write after it", part(stag, 0, "evil"), protocol.DDPTaggedInvalidSTag)
 		}},
-		{"the stream fails", func(e *end, stag uint32) {
+		{name: "the stream fails", then: func(e *end, stag uint32) {
 			e.s.Fail(&protocol.Error{Code: protocol.MPAConnectionLost, Section: "x", Detail: "y"}, false)
 			e.deliver(part(stag, 0, "lost"))
 		}},
-		{"the peer breaks a rule", func(e *end, _ uint32) {
+		{name: "the peer breaks a rule", then: func(e *end, _ uint32) {
 			e.wantError("unknown STag", part(0xdead, 0, "evil"), protocol.DDPTaggedInvalidSTag)
 		}},
-		{"the peer has closed", func(e *end, stag uint32) {
+		{name: "the peer has closed", then: func(e *end, stag uint32) {
 			if err := e.s.PeerClosed(); err == nil {
 				t.Error("a message is in progress, and the end graceful")
 			}

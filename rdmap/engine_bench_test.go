@@ -16,7 +16,9 @@ func BenchmarkStream(b *testing.B) {
 		for _, size := range []int{64, 4096} {
 			b.Run(fmt.Sprintf("%v/%d", op, size), func(b *testing.B) {
 				table := ddp.NewTable(0)
-				region, err := table.Register(ddp.RegionConfig{Buf: make([]byte, size), Access: allRights, PD: 1, Stream: 2})
+				region, err := table.Register(ddp.RegionConfig{
+					Buf: make([]byte, size), Access: allRights, PD: 1, Stream: 2,
+				})
 				if err != nil {
 					b.Fatal(err)
 				}
@@ -27,14 +29,17 @@ func BenchmarkStream(b *testing.B) {
 					ulps[i].sg[0] = make([]byte, size)
 					llps[i].mulpdu = 64768
 					streams[i] = rdmap.NewStream(rdmap.Config{
-						Table: table, Peer: ddp.Peer{PD: 1, Stream: ddp.StreamID(i + 1)}, Recv: &ulps[i], Handler: &ulps[i],
-						IRD: depth, ORD: depth, Initiator: i == 0,
+						Table: table, Peer: ddp.Peer{PD: 1, Stream: ddp.StreamID(i + 1)}, Recv: &ulps[i],
+						Handler: &ulps[i],
+						IRD:     depth, ORD: depth, Initiator: i == 0,
 					})
 				}
 				llps[0].to, llps[1].to = streams[1], streams[0]
 				list := make([]rdmap.SendWR, depth)
 				for i := range list {
-					list[i] = rdmap.SendWR{Op: op, SG: [][]byte{make([]byte, size)}, Remote: rdmap.RemoteBuffer{STag: region.STag()}}
+					list[i] = rdmap.SendWR{
+						Op: op, SG: [][]byte{make([]byte, size)}, Remote: rdmap.RemoteBuffer{STag: region.STag()},
+					}
 				}
 				b.SetBytes(int64(size))
 				b.ReportAllocs()

@@ -209,14 +209,23 @@ func TestNotAnRTR(t *testing.T) {
 		segs [][]byte
 		want string
 	}{
-		{"not agreed", newEnd(t, responder), [][]byte{iwarptest.Send(1, nil)}, `Send ""`},
-		{"initiator", newEnd(t, withRTR), [][]byte{iwarptest.Send(1, nil)}, `Send ""`},
-		{"after a Write", newEnd(t, withRTR, responder), [][]byte{iwarptest.Write(1, 0, nil), iwarptest.Send(1, nil)}, `Send ""`},
-		{"with octets", newEnd(t, withRTR, responder), [][]byte{iwarptest.Send(1, []byte("x"))}, `Send "x"`},
-		{"solicited", newEnd(t, withRTR, responder), [][]byte{iwarptest.SendSolicited(1, nil)}, `Send with SE ""`},
-		{"empty first segment", newEnd(t, withRTR, responder), [][]byte{
+		{name: "not agreed", e: newEnd(t, responder), segs: [][]byte{iwarptest.Send(1, nil)}, want: `Send ""`},
+		{name: "initiator", e: newEnd(t, withRTR), segs: [][]byte{iwarptest.Send(1, nil)}, want: `Send ""`},
+		{
+			name: "after a Write", e: newEnd(t, withRTR, responder),
+			segs: [][]byte{iwarptest.Write(1, 0, nil), iwarptest.Send(1, nil)}, want: `Send ""`,
+		},
+		{
+			name: "with octets", e: newEnd(t, withRTR, responder), segs: [][]byte{iwarptest.Send(1, []byte("x"))},
+			want: `Send "x"`,
+		},
+		{
+			name: "solicited", e: newEnd(t, withRTR, responder), segs: [][]byte{iwarptest.SendSolicited(1, nil)},
+			want: `Send with SE ""`,
+		},
+		{name: "empty first segment", e: newEnd(t, withRTR, responder), segs: [][]byte{
 			iwarptest.Untagged(3, false, 0, 0, 1, 0, nil), iwarptest.Untagged(3, true, 0, 0, 1, 0, []byte("x")),
-		}, `Send "x"`},
+		}, want: `Send "x"`},
 	} {
 		c.e.postRecv(4)
 		c.e.deliver(c.segs...)
@@ -232,9 +241,12 @@ func TestLLPLost(t *testing.T) {
 		err  error
 		code protocol.Code
 	}{
-		{"a plain error", reset, protocol.MPAConnectionLost},
-		{"EOF", io.EOF, protocol.MPAConnectionLost},
-		{"a typed one", &protocol.Error{Code: protocol.MPALocalCatastrophic}, protocol.MPALocalCatastrophic},
+		{name: "a plain error", err: reset, code: protocol.MPAConnectionLost},
+		{name: "EOF", err: io.EOF, code: protocol.MPAConnectionLost},
+		{
+			name: "a typed one", err: &protocol.Error{Code: protocol.MPALocalCatastrophic},
+			code: protocol.MPALocalCatastrophic,
+		},
 	} {
 		for _, queue := range []bool{false, true} {
 			e := newEnd(t)
@@ -260,22 +272,23 @@ func TestLLPLost(t *testing.T) {
 			e.s.StopReceive()
 			e.wantDone("flushed once neither owner touches the memory", "0! 1! 2! 3!")
 			e.s.StopReceive()
-			e.s.StopSend()
+			e.transmit()
 			e.wantDone("once", "")
 		}
 	}
 }
 
 // Shows: RDMAP-5.4-06, DDP-6.2.2-02
-func TestStopSend(t *testing.T) {
+func TestFlushWaitsForTheSendOwner(t *testing.T) {
 	e := newEnd(t)
 	e.post(read(1, make([]byte, 3)))
 	e.post(send(2, "x"))
 	e.s.Fail(&protocol.Error{Code: protocol.MPAConnectionLost, Err: net.ErrClosed}, false)
 	e.s.StopReceive()
 	e.wantDone("the send owner may still read", "")
-	e.s.StopSend()
-	if len(e.done) != 2 || !errors.Is(e.done[0].Err, net.ErrClosed) || e.done[0].Op != rdmap.OpRead || e.done[0].Length != 3 {
+	e.transmit()
+	if len(e.done) != 2 || !errors.Is(e.done[0].Err, net.ErrClosed) || e.done[0].Op != rdmap.OpRead ||
+		e.done[0].Length != 3 {
 		t.Errorf("a flushed request keeps what it was: %+v", e.done)
 	}
 	e.wantDone("flushed", "1! 2!")

@@ -17,24 +17,54 @@ import (
 // Shows: RDMAP-6.2.1-02
 func TestCulpritOfATerminate(t *testing.T) {
 	atomic := rdmap.SendWR{ID: 2, Op: rdmap.OpFetchAdd, Remote: rdmap.RemoteBuffer{STag: 7}}
-	write := rdmap.SendWR{ID: 2, Op: rdmap.OpWrite, Remote: rdmap.RemoteBuffer{STag: 7, TO: 100}, SG: [][]byte{make([]byte, 300)}}
+	write := rdmap.SendWR{
+		ID: 2, Op: rdmap.OpWrite, Remote: rdmap.RemoteBuffer{STag: 7, TO: 100}, SG: [][]byte{make([]byte, 300)},
+	}
 	for _, c := range []struct {
 		name   string
 		second rdmap.SendWR
 		echo   func(sent [][]byte) []byte
 		want   string // completions: "!" is flushed, "?" has an error of its own
 	}{
-		{"a Read", read(2, make([]byte, 1)), func(sent [][]byte) []byte { return sent[1] }, "1! 2? 3! 4!"},
-		{"the first Read", read(2, make([]byte, 1)), func(sent [][]byte) []byte { return sent[0] }, "1? 2! 3! 4!"},
-		{"an atomic", atomic, func(sent [][]byte) []byte { return sent[1] }, "1! 2? 3! 4!"},
-		{"a Send", send(2, "x"), func(sent [][]byte) []byte { return sent[1] }, "1! 2? 3! 4!"},
-		{"a Write's second segment", write, func(sent [][]byte) []byte { return sent[2] }, "1! 2? 3! 4!"},
-		{"an empty Write", rdmap.SendWR{ID: 2, Op: rdmap.OpWrite, Remote: rdmap.RemoteBuffer{STag: 7, TO: 9}}, func(sent [][]byte) []byte { return sent[1] }, "1! 2? 3! 4!"},
-		{"a Write of another STag", write, func([][]byte) []byte { return iwarptest.Write(8, 100, nil) }, "1! 2! 3! 4!"},
-		{"a Write beyond the end", write, func([][]byte) []byte { return iwarptest.Write(7, 400, nil) }, "1! 2! 3! 4!"},
-		{"a Response", write, func([][]byte) []byte { return iwarptest.ReadResponse(7, 100, nil) }, "1! 2! 3! 4!"},
-		{"another MSN", send(2, "x"), func([][]byte) []byte { return iwarptest.Send(9, nil) }, "1! 2! 3! 4!"},
-		{"nothing", send(2, "x"), func([][]byte) []byte { return nil }, "1! 2! 3! 4!"},
+		{
+			name: "a Read", second: read(2, make([]byte, 1)), echo: func(sent [][]byte) []byte { return sent[1] },
+			want: "1! 2? 3! 4!",
+		},
+		{
+			name: "the first Read", second: read(2, make([]byte, 1)),
+			echo: func(sent [][]byte) []byte { return sent[0] }, want: "1? 2! 3! 4!",
+		},
+		{name: "an atomic", second: atomic, echo: func(sent [][]byte) []byte { return sent[1] }, want: "1! 2? 3! 4!"},
+		{
+			name: "a Send", second: send(2, "x"), echo: func(sent [][]byte) []byte { return sent[1] },
+			want: "1! 2? 3! 4!",
+		},
+		{
+			name: "a Write's second segment", second: write, echo: func(sent [][]byte) []byte { return sent[2] },
+			want: "1! 2? 3! 4!",
+		},
+		{
+			name:   "an empty Write",
+			second: rdmap.SendWR{ID: 2, Op: rdmap.OpWrite, Remote: rdmap.RemoteBuffer{STag: 7, TO: 9}},
+			echo:   func(sent [][]byte) []byte { return sent[1] }, want: "1! 2? 3! 4!",
+		},
+		{
+			name: "a Write of another STag", second: write,
+			echo: func([][]byte) []byte { return iwarptest.Write(8, 100, nil) }, want: "1! 2! 3! 4!",
+		},
+		{
+			name: "a Write beyond the end", second: write,
+			echo: func([][]byte) []byte { return iwarptest.Write(7, 400, nil) }, want: "1! 2! 3! 4!",
+		},
+		{
+			name: "a Response", second: write,
+			echo: func([][]byte) []byte { return iwarptest.ReadResponse(7, 100, nil) }, want: "1! 2! 3! 4!",
+		},
+		{
+			name: "another MSN", second: send(2, "x"), echo: func([][]byte) []byte { return iwarptest.Send(9, nil) },
+			want: "1! 2! 3! 4!",
+		},
+		{name: "nothing", second: send(2, "x"), echo: func([][]byte) []byte { return nil }, want: "1! 2! 3! 4!"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			e := newEnd(t)
@@ -65,7 +95,8 @@ func TestCulpritOfAResponse(t *testing.T) {
 	sink := e.wantRead("first", 1, 1, 0x11223344, 0x1000)
 	e.next("second")
 	e.deliver(iwarptest.ReadResponse(sink, 0, []byte{1}))
-	e.wantError("not the sink of the Read that is next", iwarptest.ReadResponse(sink, 0, []byte{1}), protocol.DDPTaggedInvalidSTag)
+	e.wantError("not the sink of the Read that is next", iwarptest.ReadResponse(sink, 0, []byte{1}),
+		protocol.DDPTaggedInvalidSTag)
 	e.transmit()
 	e.wantDone("the second Read", "1 2?")
 }
@@ -78,16 +109,37 @@ func TestRefusedReceive(t *testing.T) {
 		code     protocol.Code
 		token    string
 	}{
-		{"too long", [][]byte{iwarptest.Send(1, make([]byte, 20))}, protocol.DDPUntaggedTooLong, "[0]"},
-		{"too long, of several segments", [][]byte{
+		{
+			name: "too long", segments: [][]byte{iwarptest.Send(1, make([]byte, 20))},
+			code: protocol.DDPUntaggedTooLong, token: "[0]",
+		},
+		{name: "too long, of several segments", segments: [][]byte{
 			iwarptest.Send(1, nil),
-			iwarptest.Untagged(3, false, 0, 0, 2, 0, make([]byte, 9)), iwarptest.Untagged(3, true, 0, 0, 2, 9, make([]byte, 2)),
-		}, protocol.DDPUntaggedTooLong, "[1]"},
-		{"nothing to invalidate", [][]byte{iwarptest.SendInvalidate(1, 99, nil)}, protocol.RDMAPCannotInvalidate, "[0]"},
-		{"short Immediate Data", [][]byte{iwarptest.Untagged(8, true, 0, 0, 1, 0, nil)}, protocol.RDMAPOperationUnspecified, "[0]"},
-		{"no buffer", [][]byte{iwarptest.Send(1, nil), iwarptest.Send(2, nil), iwarptest.Send(3, nil)}, protocol.DDPUntaggedNoBuffer, "[]"},
-		{"a Write", [][]byte{iwarptest.Write(5, 0, []byte("x"))}, protocol.DDPTaggedInvalidSTag, "[]"},
-		{"a segment with half a header", [][]byte{iwarptest.Send(1, nil), iwarptest.Send(2, nil)[:17]}, protocol.DDPLocalCatastrophic, "[]"},
+			iwarptest.Untagged(3, false, 0, 0, 2, 0, make([]byte, 9)),
+			iwarptest.Untagged(3, true, 0, 0, 2, 9, make([]byte, 2)),
+		}, code: protocol.DDPUntaggedTooLong, token: "[1]"},
+		{
+			name: "nothing to invalidate", segments: [][]byte{iwarptest.SendInvalidate(1, 99, nil)},
+			code: protocol.RDMAPCannotInvalidate, token: "[0]",
+		},
+		{
+			name: "short Immediate Data", segments: [][]byte{iwarptest.Untagged(8, true, 0, 0, 1, 0, nil)},
+			code: protocol.RDMAPOperationUnspecified, token: "[0]",
+		},
+		{
+			name:     "no buffer",
+			segments: [][]byte{iwarptest.Send(1, nil), iwarptest.Send(2, nil), iwarptest.Send(3, nil)},
+			code:     protocol.DDPUntaggedNoBuffer, token: "[]",
+		},
+		{
+			name: "a Write", segments: [][]byte{iwarptest.Write(5, 0, []byte("x"))},
+			code: protocol.DDPTaggedInvalidSTag, token: "[]",
+		},
+		{
+			name:     "a segment with half a header",
+			segments: [][]byte{iwarptest.Send(1, nil), iwarptest.Send(2, nil)[:17]},
+			code:     protocol.DDPLocalCatastrophic, token: "[]",
+		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			e := newEnd(t)

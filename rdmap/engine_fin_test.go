@@ -21,9 +21,18 @@ type request struct {
 }
 
 var requests = []request{
-	{"Read", func(msn, stag uint32) []byte { return iwarptest.ReadRequest(msn, 7, 0, 3000, stag, 0) }, 3},
-	{"empty Read", func(msn, _ uint32) []byte { return iwarptest.ReadRequest(msn, 7, 0, 0, 1, 0) }, 1},
-	{"atomic", func(msn, stag uint32) []byte { return iwarptest.FetchAdd(msn, msn, stag, 0, 1, 0) }, 1},
+	{
+		name: "Read", segment: func(msn, stag uint32) []byte { return iwarptest.ReadRequest(msn, 7, 0, 3000, stag, 0) },
+		segments: 3,
+	},
+	{
+		name: "empty Read", segment: func(msn, _ uint32) []byte { return iwarptest.ReadRequest(msn, 7, 0, 0, 1, 0) },
+		segments: 1,
+	},
+	{
+		name: "atomic", segment: func(msn, stag uint32) []byte { return iwarptest.FetchAdd(msn, msn, stag, 0, 1, 0) },
+		segments: 1,
+	},
 }
 
 // What the peer has asked for is answered before this end's half closes: Reads and
@@ -112,11 +121,17 @@ func TestMessageInProgressBeforeTheFIN(t *testing.T) {
 		first    rdmap.SendWR
 		segments int
 	}{
-		{"Send", rdmap.SendWR{ID: 1, Op: rdmap.OpSend, SG: long}, 4},
-		{"Send with Invalidate", rdmap.SendWR{ID: 1, Op: rdmap.OpSendInvalidate, Invalidate: 7, SG: long}, 4},
-		{"Write", rdmap.SendWR{ID: 1, Op: rdmap.OpWrite, Remote: rdmap.RemoteBuffer{STag: 7}, SG: long}, 4},
-		{"empty Send", rdmap.SendWR{ID: 1, Op: rdmap.OpSend}, 1},
-		{"Immediate Data", rdmap.SendWR{ID: 1, Op: rdmap.OpImmediate}, 1},
+		{name: "Send", first: rdmap.SendWR{ID: 1, Op: rdmap.OpSend, SG: long}, segments: 4},
+		{
+			name:  "Send with Invalidate",
+			first: rdmap.SendWR{ID: 1, Op: rdmap.OpSendInvalidate, Invalidate: 7, SG: long}, segments: 4,
+		},
+		{
+			name: "Write", first: rdmap.SendWR{ID: 1, Op: rdmap.OpWrite, Remote: rdmap.RemoteBuffer{STag: 7}, SG: long},
+			segments: 4,
+		},
+		{name: "empty Send", first: rdmap.SendWR{ID: 1, Op: rdmap.OpSend}, segments: 1},
+		{name: "Immediate Data", first: rdmap.SendWR{ID: 1, Op: rdmap.OpImmediate}, segments: 1},
 	} {
 		for _, blocked := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s, blocked %t", c.name, blocked), func(t *testing.T) {

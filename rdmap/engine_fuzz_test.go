@@ -22,9 +22,12 @@ func FuzzStream(f *testing.F) {
 		f.Add(mode, in)
 	}
 	add(0, iwarptest.Send(1, []byte("hello")), iwarptest.Write(1, 0, []byte("data")), iwarptest.Send(2, nil))
-	add(1, iwarptest.ReadRequest(1, 9, 0, 16, 1, 0), iwarptest.FetchAdd(2, 7, 1, 8, 1, 0), iwarptest.CmpSwap(3, 8, 1, 0, 0, 5))
-	add(0, iwarptest.ReadResponse(3, 0, make([]byte, 16)), iwarptest.AtomicResponse(1, 1, 5), iwarptest.ReadResponse(4, 0, make([]byte, 16)))
-	add(2, iwarptest.AtomicResponse(1, 1, 5), iwarptest.ReadResponse(3, 0, make([]byte, 16)), iwarptest.ReadResponse(4, 0, make([]byte, 16)))
+	add(1, iwarptest.ReadRequest(1, 9, 0, 16, 1, 0), iwarptest.FetchAdd(2, 7, 1, 8, 1, 0),
+		iwarptest.CmpSwap(3, 8, 1, 0, 0, 5))
+	add(0, iwarptest.ReadResponse(3, 0, make([]byte, 16)), iwarptest.AtomicResponse(1, 1, 5),
+		iwarptest.ReadResponse(4, 0, make([]byte, 16)))
+	add(2, iwarptest.AtomicResponse(1, 1, 5), iwarptest.ReadResponse(3, 0, make([]byte, 16)),
+		iwarptest.ReadResponse(4, 0, make([]byte, 16)))
 	add(1, iwarptest.SendInvalidate(1, 2, []byte("bye")), iwarptest.Write(2, 0, []byte("x")))
 	add(2, iwarptest.Immediate(1, [8]byte{1}), iwarptest.ImmediateSolicited(2, [8]byte{2}))
 	add(0, iwarptest.Terminate(0x0100, iwarptest.ReadRequest(1, 3, 0, 16, 5, 0)))
@@ -85,7 +88,6 @@ func fuzzStream(t *testing.T, mode byte, in []byte) {
 	}
 	e.transmit()
 	e.s.StopReceive()
-	e.s.StopSend()
 	if e.s.Err() != nil && results != 4 {
 		t.Errorf("%d completions of 4", results)
 	}

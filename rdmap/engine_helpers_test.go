@@ -244,7 +244,8 @@ func (e *end) transmit() rdmap.Progress {
 func (e *end) wantSegment(why string, want []byte) {
 	e.t.Helper()
 	if got := e.next(why); !bytes.Equal(got, want) {
-		e.t.Fatalf("%s: sent\n     %s\n%x\nwant %s\n%x", why, iwarptest.Describe(got), got, iwarptest.Describe(want), want)
+		e.t.Fatalf("%s: sent\n     %s\n%x\nwant %s\n%x", why, iwarptest.Describe(got), got, iwarptest.Describe(want),
+			want)
 	}
 }
 
@@ -379,7 +380,7 @@ func pump(a, b *end) {
 		if len(a.llp.sent)+len(b.llp.sent) == 0 {
 			return
 		}
-		for _, d := range [...]struct{ from, to *end }{{a, b}, {b, a}} {
+		for _, d := range [...]struct{ from, to *end }{{from: a, to: b}, {from: b, to: a}} {
 			for _, seg := range d.from.llp.sent {
 				_ = d.to.receive(seg)
 			}

@@ -42,7 +42,8 @@ func TestImmediateTakesABuffer(t *testing.T) {
 		iwarptest.Untagged(9, false, 0, 0, 3, 0, make([]byte, 7)), // in two segments
 		iwarptest.Untagged(9, true, 0, 0, 3, 7, []byte{2}),
 	)
-	e.wantDelivered("in order with Sends", "Immediate Data 0000000000000001", `Send "abcd"`, "Immediate Data with SE 0000000000000002")
+	e.wantDelivered("in order with Sends", "Immediate Data 0000000000000001", `Send "abcd"`,
+		"Immediate Data with SE 0000000000000002")
 	if tok := e.delivered; len(tok) != 0 {
 		t.Error(tok)
 	}
@@ -57,7 +58,10 @@ func TestImmediateAfterWrite(t *testing.T) {
 	a, b := newEnd(t), newEnd(t, responder)
 	mem := guarded(t, 4)
 	b.postRecv(0, 0)
-	a.post(rdmap.SendWR{ID: 1, Op: rdmap.OpWrite, Remote: rdmap.RemoteBuffer{STag: b.register(mem, allRights).STag()}, SG: [][]byte{[]byte("data")}})
+	a.post(rdmap.SendWR{
+		ID: 1, Op: rdmap.OpWrite, Remote: rdmap.RemoteBuffer{STag: b.register(mem, allRights).STag()},
+		SG: [][]byte{[]byte("data")},
+	})
 	a.post(rdmap.SendWR{ID: 2, Op: rdmap.OpImmediate, Immediate: 0xfeed, Solicited: true})
 	a.post(rdmap.SendWR{ID: 3, Op: rdmap.OpImmediate, Immediate: 1, Unsignaled: true})
 	pump(a, b)

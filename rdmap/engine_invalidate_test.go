@@ -43,20 +43,23 @@ func TestCannotInvalidate(t *testing.T) {
 		region func(e *end) *ddp.Region
 		stag   func(s ddp.STag) ddp.STag
 	}{
-		{"unknown STag", nil, nil},
-		{"another key", func(e *end) *ddp.Region { return e.register(make([]byte, 1), allRights) }, func(s ddp.STag) ddp.STag { return s ^ 1 }},
-		{"shared by the domain", func(e *end) *ddp.Region {
+		{name: "unknown STag"},
+		{
+			name: "another key", region: func(e *end) *ddp.Region { return e.register(make([]byte, 1), allRights) },
+			stag: func(s ddp.STag) ddp.STag { return s ^ 1 },
+		},
+		{name: "shared by the domain", region: func(e *end) *ddp.Region {
 			e.peer.Stream = 0
 			return e.register(make([]byte, 1), allRights)
-		}, nil},
-		{"of another stream", func(e *end) *ddp.Region {
+		}},
+		{name: "of another stream", region: func(e *end) *ddp.Region {
 			e.peer.Stream++
 			return e.register(make([]byte, 1), allRights)
-		}, nil},
-		{"of another domain", func(e *end) *ddp.Region {
+		}},
+		{name: "of another domain", region: func(e *end) *ddp.Region {
 			e.peer.PD++
 			return e.register(make([]byte, 1), allRights)
-		}, nil},
+		}},
 	} {
 		for _, op := range []uint8{4, 6} {
 			t.Run(c.name+", "+rdmap.Opcode(op).String(), func(t *testing.T) {
@@ -99,5 +102,6 @@ func TestLocalInvalidate(t *testing.T) {
 	e.wantSegment("nothing but the Send", iwarptest.Send(1, []byte("x")))
 	e.wantIdle("a local operation sends nothing")
 	e.wantDone("both", "1 2")
-	e.wantError("a Write after it", iwarptest.Write(uint32(region.STag()), 0, []byte("evil")), protocol.DDPTaggedInvalidSTag)
+	e.wantError("a Write after it", iwarptest.Write(uint32(region.STag()), 0, []byte("evil")),
+		protocol.DDPTaggedInvalidSTag)
 }

@@ -46,7 +46,8 @@ func TestOverAnyLLP(t *testing.T) {
 					t.Fatalf("not a DDP segment: %x, %v", seg, err)
 				}
 				if len(seg) > mulpdu || !h.Last && len(seg) != mulpdu {
-					t.Errorf("round %d: a segment of %d octets, last %v, header %d: MULPDU is %d", i, len(seg), h.Last, n, mulpdu)
+					t.Errorf("round %d: a segment of %d octets, last %v, header %d: MULPDU is %d", i, len(seg), h.Last,
+						n, mulpdu)
 				}
 				other.deliver(seg)
 			}
@@ -56,7 +57,8 @@ func TestOverAnyLLP(t *testing.T) {
 	a.llp.limit, b.llp.limit = 64, 64
 	pump(a, b)
 	a.wantDone("all operations", "1 2 3 4 5 6")
-	if !bytes.Equal(read, data[:2000]) || !bytes.Equal(mem[:3000], data) || binary.NativeEndian.Uint64(mem[4088:]) != 1 {
+	if !bytes.Equal(read, data[:2000]) || !bytes.Equal(mem[:3000], data) ||
+		binary.NativeEndian.Uint64(mem[4088:]) != 1 {
 		t.Error("octets are not where they belong")
 	}
 	if len(b.delivered) != 3 || b.delivered[0].data != string(data) {
@@ -71,7 +73,10 @@ func TestOneRemoteBuffer(t *testing.T) {
 	a := newEnd(t)
 	a.llp.mulpdu = 128
 	data := octets(1000)
-	a.post(rdmap.SendWR{ID: 1, Op: rdmap.OpWrite, SG: [][]byte{data[:1], data[1:500], data[500:]}, Remote: rdmap.RemoteBuffer{STag: 0x1122, TO: 5000}})
+	a.post(rdmap.SendWR{
+		ID: 1, Op: rdmap.OpWrite, SG: [][]byte{data[:1], data[1:500], data[500:]},
+		Remote: rdmap.RemoteBuffer{STag: 0x1122, TO: 5000},
+	})
 	a.transmit()
 	to := uint64(5000)
 	for i, seg := range a.llp.sent {
@@ -122,7 +127,9 @@ func TestSendOvertakesResponse(t *testing.T) {
 	sink := guarded(t, 8)
 	a.post(rdmap.SendWR{ID: 1, Op: rdmap.OpFetchAdd, Remote: rdmap.RemoteBuffer{STag: r.STag()}, Operand: 5})
 	a.post(rdmap.SendWR{ID: 2, Op: rdmap.OpRead, Remote: rdmap.RemoteBuffer{STag: r.STag(), TO: 8}, SG: [][]byte{sink}})
-	a.post(rdmap.SendWR{ID: 3, Op: rdmap.OpWrite, Remote: rdmap.RemoteBuffer{STag: r.STag(), TO: 8}, SG: [][]byte{[]byte("later")}})
+	a.post(rdmap.SendWR{
+		ID: 3, Op: rdmap.OpWrite, Remote: rdmap.RemoteBuffer{STag: r.STag(), TO: 8}, SG: [][]byte{[]byte("later")},
+	})
 	a.post(rdmap.SendWR{ID: 4, Op: rdmap.OpSend, SG: [][]byte{[]byte("hello")}})
 	a.transmit()
 	b.deliver(a.llp.sent...) // b has not sent anything yet

@@ -44,7 +44,9 @@ type onWire struct {
 }
 
 func newModelEnd(t *rapid.T, shuffled bool, initiator bool) *modelEnd {
-	m := &modelEnd{memory: map[uint64][][]byte{}, reads: map[uint64]string{}, kinds: map[uint64]rdmap.Op{}, reorders: shuffled}
+	m := &modelEnd{
+		memory: map[uint64][][]byte{}, reads: map[uint64]string{}, kinds: map[uint64]rdmap.Op{}, reorders: shuffled,
+	}
 	m.end = newEnd(t, func(c *rdmap.Config) {
 		c.Initiator, c.Unordered = initiator, shuffled
 		c.IRD, c.ORD, c.SendDepth = 2, 2, 8
@@ -253,7 +255,8 @@ func (m *modelEnd) checkDelivered(t *rapid.T) {
 	}
 }
 
-// Shows: RDMAP-5.4-06, RDMAP-5.5-04, RDMAP-5.5-08, RDMAP-5.5-10, RDMAP-5.5-12, RDMAP-6.1-04, RDMAP-6.2.1-02, RDMAP-8.1.1-03, DDP-6.2.2-02
+// Shows: RDMAP-5.4-06, RDMAP-5.5-04, RDMAP-5.5-08, RDMAP-5.5-10, RDMAP-5.5-12, RDMAP-6.1-04, RDMAP-6.2.1-02
+// Shows: RDMAP-8.1.1-03, DDP-6.2.2-02
 // Random posts, deliveries, partial writes, broken segments and ends of all
 // kinds: every request completes once and in order, no memory is touched after
 // its completion, what is delivered is what was sent.
@@ -304,7 +307,13 @@ func TestModelQuiet(t *testing.T) {
 		}
 		for range rapid.IntRange(1, 15).Draw(t, "posts") {
 			m := ends[rapid.IntRange(0, 1).Draw(t, "end")]
-			r := rdmap.SendWR{ID: m.posted, Op: rapid.SampledFrom([]rdmap.Op{rdmap.OpSend, rdmap.OpWrite, rdmap.OpRead, rdmap.OpFetchAdd, rdmap.OpImmediate}).Draw(t, "op")}
+			r := rdmap.SendWR{
+				ID: m.posted,
+				Op: rapid.SampledFrom([]rdmap.Op{
+					rdmap.OpSend, rdmap.OpWrite, rdmap.OpRead, rdmap.OpFetchAdd, rdmap.OpImmediate,
+				}).Draw(t,
+					"op"),
+			}
 			r.Remote.STag, r.Remote.TO = asSTag(m.peer.stag[1]), 8
 			if m.s.Post(&r, nil) == nil {
 				m.kinds[m.posted] = r.Op

@@ -18,9 +18,15 @@ func TestLaterSegmentsAreChecked(t *testing.T) {
 		code protocol.Code
 		next func(stag uint32) []byte
 	}{
-		{"out of bounds", protocol.DDPTaggedBounds, func(s uint32) []byte { return iwarptest.Write(s, 8, []byte("beyond")) }},
-		{"another STag", protocol.DDPTaggedInvalidSTag, func(s uint32) []byte { return iwarptest.Write(s^1, 4, []byte("x")) }},
-		{"another version", protocol.RDMAPVersion, func(s uint32) []byte {
+		{
+			name: "out of bounds", code: protocol.DDPTaggedBounds,
+			next: func(s uint32) []byte { return iwarptest.Write(s, 8, []byte("beyond")) },
+		},
+		{
+			name: "another STag", code: protocol.DDPTaggedInvalidSTag,
+			next: func(s uint32) []byte { return iwarptest.Write(s^1, 4, []byte("x")) },
+		},
+		{name: "another version", code: protocol.RDMAPVersion, next: func(s uint32) []byte {
 			b := iwarptest.Write(s, 4, []byte("x"))
 			b[1] = 0x80
 			return b
@@ -169,7 +175,9 @@ func TestPeerSupports(t *testing.T) {
 	e.transmit()
 	e.deliver(iwarptest.AtomicResponse(1, 1, 0))
 	want(e, rdmap.OpCompareSwap, rdmap.Supported)
-	for s, name := range map[rdmap.Support]string{rdmap.SupportUnknown: "unknown", rdmap.Supported: "supported", rdmap.NotSupported: "not supported"} {
+	for s, name := range map[rdmap.Support]string{
+		rdmap.SupportUnknown: "unknown", rdmap.Supported: "supported", rdmap.NotSupported: "not supported",
+	} {
 		if s.String() != name {
 			t.Errorf("%v, want %v", s, name)
 		}

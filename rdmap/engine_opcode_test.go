@@ -11,9 +11,11 @@ import (
 )
 
 // Shows: RDMAP-3.1-02, RDMAP-3.1-03, RDMAP-3.1-04, RDMAP-3.2-01, RDMAP-4.1-01, RDMAP-4.1-02, RDMAP-4.1-03, RDMAP-4.1-07
-// Shows: RDMAP-4.4-01, RDMAP-4.4-03, RDMAP-5.1-01, RDMAP-5.1-04, RDMAP-5.1-05, RDMAP-5.2.1-01, RDMAP-5.2.1-03, RDMAP-5.2.1-06
+// Shows: RDMAP-4.4-01, RDMAP-4.4-03, RDMAP-5.1-01, RDMAP-5.1-04, RDMAP-5.1-05, RDMAP-5.2.1-01, RDMAP-5.2.1-03
+// Shows: RDMAP-5.2.1-06
 // Shows: RDMAP-5.3-01, RDMAP-5.3-02, RDMAP-5.3-05, RDMAP-5.3-10, RDMAP-5.5-08, RDMAP-6.1-01
-// Shows: EXT-4.1-01, EXT-4.1-02, EXT-4.1-03, EXT-4.2-01, EXT-5.2.1-01, EXT-5.2.1-02, EXT-5.2.1-03, EXT-5.2.1-06, EXT-5.2.1-11
+// Shows: EXT-4.1-01, EXT-4.1-02, EXT-4.1-03, EXT-4.2-01, EXT-5.2.1-01, EXT-5.2.1-02, EXT-5.2.1-03, EXT-5.2.1-06
+// Shows: EXT-5.2.1-11
 // Shows: EXT-6.2-01, EXT-6.3-01, EXT-6.3-02, EXT-6.3-05, EXT-6.3-06
 func TestSentOctets(t *testing.T) {
 	e := newEnd(t)
@@ -30,30 +32,35 @@ func TestSentOctets(t *testing.T) {
 		{Op: rdmap.OpImmediate, Immediate: 0x1112131415161718, Solicited: true},
 		{Op: rdmap.OpRead, Remote: rdmap.RemoteBuffer{STag: stag, TO: 0x1000}, SG: [][]byte{make([]byte, 0x40)}},
 		{Op: rdmap.OpFetchAdd, Remote: rdmap.RemoteBuffer{STag: stag, TO: 0x1008}, Operand: 5},
-		{Op: rdmap.OpCompareSwap, Remote: rdmap.RemoteBuffer{STag: stag, TO: 0x1008}, Operand: 9, OperandMask: ^uint64(0), Compare: 42, CompareMask: ^uint64(0)},
+		{
+			Op: rdmap.OpCompareSwap, Remote: rdmap.RemoteBuffer{STag: stag, TO: 0x1008}, Operand: 9,
+			OperandMask: ^uint64(0), Compare: 42, CompareMask: ^uint64(0),
+		},
 	} {
 		e.post(r)
 	}
 	for _, want := range []struct{ why, hex string }{
-		{"Send", "414300000000000000000000000100000000 68656c6c6f"},
-		{"Write", "c140112233440000000000001000 646972656374206461746121 21"},
-		{"empty Send", "414300000000000000000000000200000000"},
-		{"empty Write", "c140000000010000000000000000"},
-		{"Send with Invalidate", "414411223344000000000000000300000000 627965"},
-		{"Send SE", "414500000000000000000000000400000000 64696e67"},
-		{"Send SE with Invalidate", "414655667788000000000000000500000000 646f6e67"},
-		{"Immediate", "414800000000000000000000000600000000 0102030405060708"},
-		{"Immediate SE", "414900000000000000000000000700000000 1112131415161718"},
+		{why: "Send", hex: "414300000000000000000000000100000000 68656c6c6f"},
+		{why: "Write", hex: "c140112233440000000000001000 646972656374206461746121 21"},
+		{why: "empty Send", hex: "414300000000000000000000000200000000"},
+		{why: "empty Write", hex: "c140000000010000000000000000"},
+		{why: "Send with Invalidate", hex: "414411223344000000000000000300000000 627965"},
+		{why: "Send SE", hex: "414500000000000000000000000400000000 64696e67"},
+		{why: "Send SE with Invalidate", hex: "414655667788000000000000000500000000 646f6e67"},
+		{why: "Immediate", hex: "414800000000000000000000000600000000 0102030405060708"},
+		{why: "Immediate SE", hex: "414900000000000000000000000700000000 1112131415161718"},
 	} {
 		e.wantSegment(want.why, unhex(t, want.hex))
 	}
 	if sink := e.wantRead("Read Request", 1, 0x40, stag, 0x1000); sink == 0 {
 		t.Error("the sink STag is 0")
 	}
-	e.wantSegment("FetchAdd", unhex(t, "414a00000000000000010000000200000000 00000000 00000001 11223344 0000000000001008"+
-		"0000000000000005 0000000000000000 0000000000000000 ffffffffffffffff"))
-	e.wantSegment("CmpSwap", unhex(t, "414a00000000000000010000000300000000 00000002 00000002 11223344 0000000000001008"+
-		"0000000000000009 ffffffffffffffff 000000000000002a ffffffffffffffff"))
+	e.wantSegment("FetchAdd",
+		unhex(t, "414a00000000000000010000000200000000 00000000 00000001 11223344 0000000000001008"+
+			"0000000000000005 0000000000000000 0000000000000000 ffffffffffffffff"))
+	e.wantSegment("CmpSwap",
+		unhex(t, "414a00000000000000010000000300000000 00000002 00000002 11223344 0000000000001008"+
+			"0000000000000009 ffffffffffffffff 000000000000002a ffffffffffffffff"))
 	e.wantIdle("all has been sent")
 	st := e.s.Stats()
 	if st.MessagesSent != 12 || st.PayloadSent != 5+13+3+4+4+8+8 {
@@ -61,12 +68,14 @@ func TestSentOctets(t *testing.T) {
 	}
 }
 
-// Shows: RDMAP-3.2-01, RDMAP-3.2-02, RDMAP-5.1-02, RDMAP-5.1-03, RDMAP-5.1-07, RDMAP-5.3-03, RDMAP-5.3-04, RDMAP-5.3-06, RDMAP-5.3-08, RDMAP-5.3-09
+// Shows: RDMAP-3.2-01, RDMAP-3.2-02, RDMAP-5.1-02, RDMAP-5.1-03, RDMAP-5.1-07, RDMAP-5.3-03, RDMAP-5.3-04
+// Shows: RDMAP-5.3-06, RDMAP-5.3-08, RDMAP-5.3-09
 // Shows: RDMAP-5.5-04, EXT-6.3-03, EXT-6.3-04, EXT-6.4-01
 func TestReceivedMessages(t *testing.T) {
 	e := newEnd(t, responder)
 	mem := guarded(t, 64)
-	region, gone, gone2 := e.register(mem, allRights), e.register(guarded(t, 8), allRights), e.register(guarded(t, 8), allRights)
+	region, gone, gone2 := e.register(mem, allRights), e.register(guarded(t, 8), allRights), e.register(guarded(t, 8),
+		allRights)
 	e.postRecv(16, 4, 0, 4, 8, 0, 16)
 	stag := uint32(region.STag())
 	e.deliver(
@@ -84,7 +93,8 @@ func TestReceivedMessages(t *testing.T) {
 		t.Errorf("the Write placed %q", got)
 	}
 	e.wantDelivered("in the order sent, and no Write",
-		`Send "hello"`, `Send with Invalidate "bye" invalidated `+gone.STag().String(), `Send ""`, `Send with SE "ding"`,
+		`Send "hello"`, `Send with Invalidate "bye" invalidated `+
+			gone.STag().String(), `Send ""`, `Send with SE "ding"`,
 		`Send with SE and Invalidate "dong" invalidated `+gone2.STag().String(),
 		`Immediate Data 0102030405060708`, `Immediate Data with SE 1100000000000000`)
 	if gone.Valid() || gone2.Valid() || !region.Valid() {
@@ -103,7 +113,9 @@ func TestSegmentedMessages(t *testing.T) {
 	mem := guarded(t, 1000)
 	region := b.register(mem, allRights)
 	b.postRecv(600, 500)
-	a.post(rdmap.SendWR{ID: 1, Op: rdmap.OpWrite, Remote: rdmap.RemoteBuffer{STag: region.STag(), TO: 7}, SG: cut(octets(900), 333)})
+	a.post(rdmap.SendWR{
+		ID: 1, Op: rdmap.OpWrite, Remote: rdmap.RemoteBuffer{STag: region.STag(), TO: 7}, SG: cut(octets(900), 333),
+	})
 	a.post(rdmap.SendWR{ID: 2, Op: rdmap.OpSend, SG: cut(octets(600), 1)})
 	pump(a, b)
 	if !bytes.Equal(mem[7:907], octets(900)) {
@@ -127,7 +139,8 @@ func TestSegmentedMessages(t *testing.T) {
 	}
 }
 
-// Shows: DDP-7.1-07, DDP-7.1-08, DDP-7.1-09, DDP-7.1-10, DDP-7.1-11, RDMAP-8.1.1-01, RDMAP-8.1.1-02, RDMAP-8.1.1-03, RDMAP-8.1.1-05
+// Shows: DDP-7.1-07, DDP-7.1-08, DDP-7.1-09, DDP-7.1-10, DDP-7.1-11, RDMAP-8.1.1-01, RDMAP-8.1.1-02
+// Shows: RDMAP-8.1.1-03, RDMAP-8.1.1-05
 func TestWriteErrors(t *testing.T) {
 	for _, c := range []struct {
 		name string
@@ -136,19 +149,28 @@ func TestWriteErrors(t *testing.T) {
 		to   uint64
 		n    int
 	}{
-		{"unknown STag", protocol.DDPTaggedInvalidSTag, func(_ *end, s uint32) uint32 { return s ^ 1 }, 0, 1},
-		{"STag 0", protocol.DDPTaggedInvalidSTag, func(*end, uint32) uint32 { return 0 }, 0, 1},
-		{"read-only", protocol.DDPTaggedInvalidSTag, func(e *end, _ uint32) uint32 { return uint32(e.register(make([]byte, 8), 1).STag()) }, 0, 1},
-		{"of another stream", protocol.DDPTaggedSTagNotAssociated, func(e *end, _ uint32) uint32 {
+		{
+			name: "unknown STag", code: protocol.DDPTaggedInvalidSTag,
+			stag: func(_ *end, s uint32) uint32 { return s ^ 1 }, to: 0, n: 1,
+		},
+		{
+			name: "STag 0", code: protocol.DDPTaggedInvalidSTag, stag: func(*end, uint32) uint32 { return 0 }, to: 0,
+			n: 1,
+		},
+		{
+			name: "read-only", code: protocol.DDPTaggedInvalidSTag,
+			stag: func(e *end, _ uint32) uint32 { return uint32(e.register(make([]byte, 8), 1).STag()) }, to: 0, n: 1,
+		},
+		{name: "of another stream", code: protocol.DDPTaggedSTagNotAssociated, stag: func(e *end, _ uint32) uint32 {
 			e.peer.Stream += 100
 			return uint32(e.register(make([]byte, 8), allRights).STag())
-		}, 0, 1},
-		{"of another domain", protocol.DDPTaggedSTagNotAssociated, func(e *end, _ uint32) uint32 {
+		}, to: 0, n: 1},
+		{name: "of another domain", code: protocol.DDPTaggedSTagNotAssociated, stag: func(e *end, _ uint32) uint32 {
 			e.peer.PD++
 			return uint32(e.register(make([]byte, 8), allRights).STag())
-		}, 0, 1},
-		{"wrap", protocol.DDPTaggedTOWrap, nil, ^uint64(0), 2},
-		{"one beyond", protocol.DDPTaggedBounds, nil, 1, 32},
+		}, to: 0, n: 1},
+		{name: "wrap", code: protocol.DDPTaggedTOWrap, to: ^uint64(0), n: 2},
+		{name: "one beyond", code: protocol.DDPTaggedBounds, to: 1, n: 32},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			e := newEnd(t, responder)
@@ -159,7 +181,8 @@ func TestWriteErrors(t *testing.T) {
 			}
 			seg := iwarptest.Write(stag, c.to, bytes.Repeat([]byte{0xee}, c.n))
 			err := e.wantError(c.name, seg, c.code)
-			if err.Offender == nil || int(err.Offender.SegmentLength) != len(seg) || !bytes.Equal(err.Offender.DDPHeader, seg[:14]) {
+			if err.Offender == nil || int(err.Offender.SegmentLength) != len(seg) ||
+				!bytes.Equal(err.Offender.DDPHeader, seg[:14]) {
 				t.Errorf("the error blames %+v", err.Offender)
 			}
 			if bytes.Contains(mem, []byte{0xee}) {
@@ -178,7 +201,9 @@ func TestOpcodeChangesWithinMessage(t *testing.T) {
 	imm := func(last bool, op uint8, mo uint32, p string) []byte {
 		return iwarptest.Untagged(op, last, 0, 0, 1, mo, []byte(p))
 	}
-	for _, c := range []struct{ name, first, last string }{{"begins as Immediate Data", "8", "3"}, {"begins as a Send", "3", "8"}} {
+	for _, c := range []struct{ name, first, last string }{
+		{name: "begins as Immediate Data", first: "8", last: "3"}, {name: "begins as a Send", first: "3", last: "8"},
+	} {
 		t.Run(c.name, func(t *testing.T) {
 			e := newEnd(t, responder)
 			e.postRecv(8)
@@ -202,9 +227,13 @@ func TestSendMSNs(t *testing.T) {
 	}
 	e.post(rdmap.SendWR{Op: rdmap.OpFetchAdd})
 	e.post(rdmap.SendWR{Op: rdmap.OpFetchAdd})
-	for _, want := range []struct{ qn, msn uint32 }{{0, 0xffffffff}, {1, 0xffffffff}, {0, 0}, {1, 0}, {1, 1}, {1, 2}} {
+	for _, want := range []struct{ qn, msn uint32 }{
+		{qn: 0, msn: 0xffffffff}, {qn: 1, msn: 0xffffffff}, {qn: 0, msn: 0}, {qn: 1, msn: 0}, {qn: 1, msn: 1},
+		{qn: 1, msn: 2},
+	} {
 		got := e.next("MSN wraps from 2^32-1 to 0")
-		if qn, msn := binary.BigEndian.Uint32(got[6:]), binary.BigEndian.Uint32(got[10:]); qn != want.qn || msn != want.msn {
+		if qn, msn := binary.BigEndian.Uint32(got[6:]), binary.BigEndian.Uint32(got[10:]); qn != want.qn ||
+			msn != want.msn {
 			t.Errorf("sent %s, want QN %d MSN %d", iwarptest.Describe(got), want.qn, want.msn)
 		}
 	}
@@ -228,15 +257,15 @@ func TestRequestSlots(t *testing.T) {
 		slot               uint64
 		ok                 bool
 	}{
-		{"first", 0, 0, 1, 0, true},
-		{"second first", 0, 0, 2, 1, true},
-		{"beyond IRD", 0, 0, 5, 0, false},
-		{"all waiting", 4, 4, 5, 0, false},
-		{"one free", 4, 3, 5, 0, true},
-		{"last MSN", 1<<32 - 2, 0, 0xffffffff, (1<<32 - 2) % 4, true},
-		{"after it", 1<<32 - 1, 1, 0, (1<<32 - 1) % 4, true},
-		{"before it", 1<<32 - 2, 0, 0, (1<<32 - 1) % 4, true},
-		{"an old one", 5, 1, 5, 0, false},
+		{name: "first", delivered: 0, waiting: 0, msn: 1, slot: 0, ok: true},
+		{name: "second first", delivered: 0, waiting: 0, msn: 2, slot: 1, ok: true},
+		{name: "beyond IRD", delivered: 0, waiting: 0, msn: 5, slot: 0, ok: false},
+		{name: "all waiting", delivered: 4, waiting: 4, msn: 5, slot: 0, ok: false},
+		{name: "one free", delivered: 4, waiting: 3, msn: 5, slot: 0, ok: true},
+		{name: "last MSN", delivered: 1<<32 - 2, waiting: 0, msn: 0xffffffff, slot: (1<<32 - 2) % 4, ok: true},
+		{name: "after it", delivered: 1<<32 - 1, waiting: 1, msn: 0, slot: (1<<32 - 1) % 4, ok: true},
+		{name: "before it", delivered: 1<<32 - 2, waiting: 0, msn: 0, slot: (1<<32 - 1) % 4, ok: true},
+		{name: "an old one", delivered: 5, waiting: 1, msn: 5, slot: 0, ok: false},
 	} {
 		e := newEnd(t)
 		if slot, ok := e.s.TakeRequest(c.delivered, c.waiting, c.msn); ok != c.ok || slot != c.slot {

@@ -12,7 +12,9 @@ import (
 )
 
 func read(id uint64, buf []byte) rdmap.SendWR {
-	return rdmap.SendWR{ID: id, Op: rdmap.OpRead, Remote: rdmap.RemoteBuffer{STag: 0x11223344, TO: 0x1000}, SG: [][]byte{buf}}
+	return rdmap.SendWR{
+		ID: id, Op: rdmap.OpRead, Remote: rdmap.RemoteBuffer{STag: 0x11223344, TO: 0x1000}, SG: [][]byte{buf},
+	}
 }
 
 func send(id uint64, data string) rdmap.SendWR {
@@ -145,7 +147,9 @@ func TestFence(t *testing.T) {
 	e.post(fenced)
 	e.wantSegment("nothing outstanding: no wait", iwarptest.Send(3, nil))
 	e.post(rdmap.SendWR{ID: 7, Op: rdmap.OpFetchAdd})
-	inv := rdmap.SendWR{ID: 8, Op: rdmap.OpInvalidate, Fence: true, Invalidate: e.register(make([]byte, 1), allRights).STag()}
+	inv := rdmap.SendWR{
+		ID: 8, Op: rdmap.OpInvalidate, Fence: true, Invalidate: e.register(make([]byte, 1), allRights).STag(),
+	}
 	e.post(inv)
 	e.wantSegment("the atomic", iwarptest.FetchAdd(5, 1, 0, 0, 0, 0))
 	if !e.table.Lookup(inv.Invalidate).Valid() {
@@ -202,7 +206,8 @@ func TestSlotFreeBeforeLastSegment(t *testing.T) {
 	}
 }
 
-// Shows: RDMAP-5.2.1-04, RDMAP-5.2.1-05, RDMAP-5.2.1-08, RDMAP-5.2.2-04, RDMAP-5.5-11, RDMAP-5.5-13, EXT-5.2.1-12, EXT-5.4-03, EXT-5.4-06, EXT-7-01, EXT-5.2.1-09
+// Shows: RDMAP-5.2.1-04, RDMAP-5.2.1-05, RDMAP-5.2.1-08, RDMAP-5.2.2-04, RDMAP-5.5-11, RDMAP-5.5-13, EXT-5.2.1-12
+// Shows: EXT-5.4-03, EXT-5.4-06, EXT-7-01, EXT-5.2.1-09
 func TestResponsesInRequestOrder(t *testing.T) {
 	e := newEnd(t, ird(6))
 	e.postRecv(8)
@@ -251,8 +256,12 @@ func TestReadSeesEarlierWrite(t *testing.T) {
 	a.llp.mulpdu = 130
 	region := b.register(guarded(t, 500), allRights)
 	got := guarded(t, 500)
-	a.post(rdmap.SendWR{ID: 1, Op: rdmap.OpWrite, Remote: rdmap.RemoteBuffer{STag: region.STag()}, SG: [][]byte{octets(500)}})
-	a.post(rdmap.SendWR{ID: 2, Op: rdmap.OpRead, Remote: rdmap.RemoteBuffer{STag: region.STag()}, SG: [][]byte{got[:1], nil, got[1:]}})
+	a.post(rdmap.SendWR{
+		ID: 1, Op: rdmap.OpWrite, Remote: rdmap.RemoteBuffer{STag: region.STag()}, SG: [][]byte{octets(500)},
+	})
+	a.post(rdmap.SendWR{
+		ID: 2, Op: rdmap.OpRead, Remote: rdmap.RemoteBuffer{STag: region.STag()}, SG: [][]byte{got[:1], nil, got[1:]},
+	})
 	pump(a, b)
 	if !bytes.Equal(got, octets(500)) {
 		t.Error("the Read did not see the Write before it")
@@ -273,23 +282,65 @@ func TestPostErrors(t *testing.T) {
 		r    rdmap.SendWR
 		want error
 	}{
-		{"no operation", e, rdmap.SendWR{}, rdmap.ErrInvalidRequest},
-		{"unknown operation", e, rdmap.SendWR{Op: 99}, rdmap.ErrInvalidRequest},
-		{"too many elements", e, rdmap.SendWR{Op: rdmap.OpSend, SG: make([][]byte, 3)}, rdmap.ErrInvalidRequest},
-		{"Write, wrap", e, rdmap.SendWR{Op: rdmap.OpWrite, Remote: rdmap.RemoteBuffer{TO: ^uint64(0) - 1}, SG: [][]byte{make([]byte, 3)}}, rdmap.ErrInvalidRequest},
-		{"Write, last octet", e, rdmap.SendWR{Op: rdmap.OpWrite, Remote: rdmap.RemoteBuffer{TO: ^uint64(0)}, SG: [][]byte{make([]byte, 1)}}, rdmap.ErrInvalidRequest},
-		{"Read, wrap", e, rdmap.SendWR{Op: rdmap.OpRead, Remote: rdmap.RemoteBuffer{TO: ^uint64(0) - 1}, SG: [][]byte{make([]byte, 3)}}, rdmap.ErrInvalidRequest},
-		{"Read, last octet", e, rdmap.SendWR{Op: rdmap.OpRead, Remote: rdmap.RemoteBuffer{TO: ^uint64(0) - 2}, SG: [][]byte{make([]byte, 1), make([]byte, 2)}}, rdmap.ErrInvalidRequest},
-		{"FetchAdd, last octet", e, rdmap.SendWR{Op: rdmap.OpFetchAdd, Remote: rdmap.RemoteBuffer{TO: ^uint64(0) - 7}}, rdmap.ErrInvalidRequest},
-		{"CmpSwap, wrap", e, rdmap.SendWR{Op: rdmap.OpCompareSwap, Remote: rdmap.RemoteBuffer{TO: ^uint64(0)}}, rdmap.ErrInvalidRequest},
-		{"long inline", e, rdmap.SendWR{Op: rdmap.OpSend, Inline: true, SG: [][]byte{make([]byte, 5)}}, rdmap.ErrInvalidRequest},
-		{"inline Read", e, rdmap.SendWR{Op: rdmap.OpRead, Inline: true}, rdmap.ErrInvalidRequest},
-		{"atomic with data", e, rdmap.SendWR{Op: rdmap.OpFetchAdd, SG: [][]byte{{1}}}, rdmap.ErrInvalidRequest},
-		{"Read without ORD", noORD, rdmap.SendWR{Op: rdmap.OpRead}, rdmap.ErrInvalidRequest},
-		{"atomic without ORD", noORD, rdmap.SendWR{Op: rdmap.OpCompareSwap}, rdmap.ErrInvalidRequest},
-		{"first", e, rdmap.SendWR{Op: rdmap.OpSend}, nil},
-		{"second", e, rdmap.SendWR{Op: rdmap.OpSend}, nil},
-		{"beyond the depth", e, rdmap.SendWR{Op: rdmap.OpSend}, rdmap.ErrSendQueueFull},
+		{name: "no operation", e: e, r: rdmap.SendWR{}, want: rdmap.ErrInvalidRequest},
+		{name: "unknown operation", e: e, r: rdmap.SendWR{Op: 99}, want: rdmap.ErrInvalidRequest},
+		{
+			name: "too many elements", e: e, r: rdmap.SendWR{Op: rdmap.OpSend, SG: make([][]byte, 3)},
+			want: rdmap.ErrInvalidRequest,
+		},
+		{
+			name: "Write, wrap", e: e,
+			r: rdmap.SendWR{
+				Op: rdmap.OpWrite, Remote: rdmap.RemoteBuffer{TO: ^uint64(0) - 1}, SG: [][]byte{make([]byte, 3)},
+			},
+			want: rdmap.ErrInvalidRequest,
+		},
+		{
+			name: "Write, last octet", e: e,
+			r: rdmap.SendWR{
+				Op: rdmap.OpWrite, Remote: rdmap.RemoteBuffer{TO: ^uint64(0)}, SG: [][]byte{make([]byte, 1)},
+			},
+			want: rdmap.ErrInvalidRequest,
+		},
+		{
+			name: "Read, wrap", e: e,
+			r: rdmap.SendWR{
+				Op: rdmap.OpRead, Remote: rdmap.RemoteBuffer{TO: ^uint64(0) - 1}, SG: [][]byte{make([]byte, 3)},
+			},
+			want: rdmap.ErrInvalidRequest,
+		},
+		{
+			name: "Read, last octet", e: e,
+			r: rdmap.SendWR{
+				Op: rdmap.OpRead, Remote: rdmap.RemoteBuffer{TO: ^uint64(0) - 2},
+				SG: [][]byte{make([]byte, 1), make([]byte, 2)},
+			},
+			want: rdmap.ErrInvalidRequest,
+		},
+		{
+			name: "FetchAdd, last octet", e: e,
+			r:    rdmap.SendWR{Op: rdmap.OpFetchAdd, Remote: rdmap.RemoteBuffer{TO: ^uint64(0) - 7}},
+			want: rdmap.ErrInvalidRequest,
+		},
+		{
+			name: "CmpSwap, wrap", e: e,
+			r:    rdmap.SendWR{Op: rdmap.OpCompareSwap, Remote: rdmap.RemoteBuffer{TO: ^uint64(0)}},
+			want: rdmap.ErrInvalidRequest,
+		},
+		{
+			name: "long inline", e: e, r: rdmap.SendWR{Op: rdmap.OpSend, Inline: true, SG: [][]byte{make([]byte, 5)}},
+			want: rdmap.ErrInvalidRequest,
+		},
+		{name: "inline Read", e: e, r: rdmap.SendWR{Op: rdmap.OpRead, Inline: true}, want: rdmap.ErrInvalidRequest},
+		{
+			name: "atomic with data", e: e, r: rdmap.SendWR{Op: rdmap.OpFetchAdd, SG: [][]byte{{1}}},
+			want: rdmap.ErrInvalidRequest,
+		},
+		{name: "Read without ORD", e: noORD, r: rdmap.SendWR{Op: rdmap.OpRead}, want: rdmap.ErrInvalidRequest},
+		{name: "atomic without ORD", e: noORD, r: rdmap.SendWR{Op: rdmap.OpCompareSwap}, want: rdmap.ErrInvalidRequest},
+		{name: "first", e: e, r: rdmap.SendWR{Op: rdmap.OpSend}, want: nil},
+		{name: "second", e: e, r: rdmap.SendWR{Op: rdmap.OpSend}, want: nil},
+		{name: "beyond the depth", e: e, r: rdmap.SendWR{Op: rdmap.OpSend}, want: rdmap.ErrSendQueueFull},
 	} {
 		if err := c.e.s.Post(&c.r, nil); !errors.Is(err, c.want) {
 			t.Errorf("%s: %v, want %v", c.name, err, c.want)
@@ -311,7 +362,9 @@ func TestLocalOperations(t *testing.T) {
 	broken := errors.New("broken")
 	var order []int
 	local := func(id uint64, err error) rdmap.SendWR {
-		return rdmap.SendWR{ID: id, Op: rdmap.OpBind, Bind: binding(func() error { order = append(order, int(id)); return err })}
+		return rdmap.SendWR{
+			ID: id, Op: rdmap.OpBind, Bind: binding(func() error { order = append(order, int(id)); return err }),
+		}
 	}
 	e.post(local(1, nil))
 	e.post(local(2, broken))

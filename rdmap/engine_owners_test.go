@@ -123,7 +123,13 @@ func TestOwnersAtOnce(t *testing.T) {
 				posters.Go(func() {
 					data := bytes.Repeat([]byte{7}, 200)
 					for n := 0; n < posts; {
-						r := rdmap.SendWR{ID: uint64(n), Op: []rdmap.Op{rdmap.OpSend, rdmap.OpWrite, rdmap.OpRead, rdmap.OpFetchAdd, rdmap.OpImmediate}[n%5], Remote: rdmap.RemoteBuffer{STag: stag}}
+						r := rdmap.SendWR{
+							ID: uint64(n),
+							Op: []rdmap.Op{
+								rdmap.OpSend, rdmap.OpWrite, rdmap.OpRead, rdmap.OpFetchAdd, rdmap.OpImmediate,
+							}[n%5],
+							Remote: rdmap.RemoteBuffer{STag: stag},
+						}
 						switch r.Op {
 						case rdmap.OpSend, rdmap.OpWrite:
 							r.Remote.TO, r.SG = 16, [][]byte{data}

@@ -19,17 +19,17 @@ func TestPeerClosedWithinAMessage(t *testing.T) {
 		name    string
 		segment []byte
 	}{
-		{"Send", iwarptest.Untagged(3, false, 0, 0, 1, 0, []byte("abc"))},
-		{"empty first segment of a Send", iwarptest.Untagged(3, false, 0, 0, 1, 0, nil)},
-		{"Send with Invalidate", iwarptest.Untagged(4, false, 7, 0, 1, 0, []byte("abc"))},
-		{"Send with SE", iwarptest.Untagged(5, false, 0, 0, 1, 0, []byte("abc"))},
-		{"Send with SE and Invalidate", iwarptest.Untagged(6, false, 7, 0, 1, 0, []byte("abc"))},
-		{"Immediate Data", iwarptest.Untagged(8, false, 0, 0, 1, 0, make([]byte, 4))},
-		{"Immediate Data with SE", iwarptest.Untagged(9, false, 0, 0, 1, 0, make([]byte, 4))},
-		{"Write", iwarptest.Tagged(0, false, 7, 0, nil)},
-		{"Read Request", iwarptest.Untagged(1, false, 0, 1, 1, 0, make([]byte, 14))},
-		{"Atomic Request", iwarptest.Untagged(10, false, 0, 1, 1, 0, make([]byte, 14))},
-		{"Terminate", iwarptest.Untagged(7, false, 0, 2, 1, 0, make([]byte, 2))},
+		{name: "Send", segment: iwarptest.Untagged(3, false, 0, 0, 1, 0, []byte("abc"))},
+		{name: "empty first segment of a Send", segment: iwarptest.Untagged(3, false, 0, 0, 1, 0, nil)},
+		{name: "Send with Invalidate", segment: iwarptest.Untagged(4, false, 7, 0, 1, 0, []byte("abc"))},
+		{name: "Send with SE", segment: iwarptest.Untagged(5, false, 0, 0, 1, 0, []byte("abc"))},
+		{name: "Send with SE and Invalidate", segment: iwarptest.Untagged(6, false, 7, 0, 1, 0, []byte("abc"))},
+		{name: "Immediate Data", segment: iwarptest.Untagged(8, false, 0, 0, 1, 0, make([]byte, 4))},
+		{name: "Immediate Data with SE", segment: iwarptest.Untagged(9, false, 0, 0, 1, 0, make([]byte, 4))},
+		{name: "Write", segment: iwarptest.Tagged(0, false, 7, 0, nil)},
+		{name: "Read Request", segment: iwarptest.Untagged(1, false, 0, 1, 1, 0, make([]byte, 14))},
+		{name: "Atomic Request", segment: iwarptest.Untagged(10, false, 0, 1, 1, 0, make([]byte, 14))},
+		{name: "Terminate", segment: iwarptest.Untagged(7, false, 0, 2, 1, 0, make([]byte, 2))},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			for role, initiator := range map[string]bool{"initiator": true, "responder": false} {
@@ -37,7 +37,8 @@ func TestPeerClosedWithinAMessage(t *testing.T) {
 				e.postRecv(8, 8)
 				e.deliver(c.segment)
 				err := e.s.PeerClosed()
-				if !errors.Is(err, &protocol.Error{Code: protocol.MPAConnectionLost}) || !errors.Is(err, io.ErrUnexpectedEOF) {
+				if !errors.Is(err, &protocol.Error{Code: protocol.MPAConnectionLost}) ||
+					!errors.Is(err, io.ErrUnexpectedEOF) {
 					t.Fatalf("%s: PeerClosed returns %v", role, err)
 				}
 				e.wantTerminate(role, protocol.MPAConnectionLost, nil)

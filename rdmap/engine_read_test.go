@@ -24,52 +24,64 @@ func TestReadResponseErrors(t *testing.T) {
 		code protocol.Code
 		talk func(first, second uint32) dialogue
 	}{
-		{"unknown STag", protocol.DDPTaggedInvalidSTag, func(a, _ uint32) dialogue {
-			return dialogue{nil, iwarptest.ReadResponse(a^0x55, 0, data[:size])}
+		{name: "unknown STag", code: protocol.DDPTaggedInvalidSTag, talk: func(a, _ uint32) dialogue {
+			return dialogue{good: nil, bad: iwarptest.ReadResponse(a^0x55, 0, data[:size])}
 		}},
-		{"sink of the second Read first", protocol.DDPTaggedInvalidSTag, func(_, b uint32) dialogue {
-			return dialogue{nil, iwarptest.ReadResponse(b, 0, data[:size])}
+		{name: "sink of the second Read first", code: protocol.DDPTaggedInvalidSTag, talk: func(_, b uint32) dialogue {
+			return dialogue{good: nil, bad: iwarptest.ReadResponse(b, 0, data[:size])}
 		}},
-		{"too long in one", protocol.DDPTaggedBounds, func(a, _ uint32) dialogue {
-			return dialogue{nil, iwarptest.ReadResponse(a, 0, data[:size+1])}
+		{name: "too long in one", code: protocol.DDPTaggedBounds, talk: func(a, _ uint32) dialogue {
+			return dialogue{good: nil, bad: iwarptest.ReadResponse(a, 0, data[:size+1])}
 		}},
-		{"too long in two", protocol.DDPTaggedBounds, func(a, _ uint32) dialogue {
-			return dialogue{[][]byte{iwarptest.Tagged(2, false, a, 0, data[:size])}, iwarptest.ReadResponse(a, size, data[:1])}
+		{name: "too long in two", code: protocol.DDPTaggedBounds, talk: func(a, _ uint32) dialogue {
+			return dialogue{
+				[][]byte{iwarptest.Tagged(2, false, a, 0, data[:size])}, iwarptest.ReadResponse(a, size, data[:1]),
+			}
 		}},
-		{"too short", protocol.RDMAPOperationUnspecified, func(a, _ uint32) dialogue {
-			return dialogue{nil, iwarptest.ReadResponse(a, 0, data[:size-1])}
+		{name: "too short", code: protocol.RDMAPOperationUnspecified, talk: func(a, _ uint32) dialogue {
+			return dialogue{good: nil, bad: iwarptest.ReadResponse(a, 0, data[:size-1])}
 		}},
-		{"empty", protocol.RDMAPOperationUnspecified, func(a, _ uint32) dialogue {
-			return dialogue{nil, iwarptest.ReadResponse(a, 0, nil)}
+		{name: "empty", code: protocol.RDMAPOperationUnspecified, talk: func(a, _ uint32) dialogue {
+			return dialogue{good: nil, bad: iwarptest.ReadResponse(a, 0, nil)}
 		}},
-		{"TO not 0", protocol.RDMAPOperationUnspecified, func(a, _ uint32) dialogue {
-			return dialogue{nil, iwarptest.ReadResponse(a, 1, data[:size-1])}
+		{name: "TO not 0", code: protocol.RDMAPOperationUnspecified, talk: func(a, _ uint32) dialogue {
+			return dialogue{good: nil, bad: iwarptest.ReadResponse(a, 1, data[:size-1])}
 		}},
-		{"a gap", protocol.RDMAPOperationUnspecified, func(a, _ uint32) dialogue {
-			return dialogue{[][]byte{iwarptest.Tagged(2, false, a, 0, data[:2])}, iwarptest.ReadResponse(a, 4, data[:4])}
+		{name: "a gap", code: protocol.RDMAPOperationUnspecified, talk: func(a, _ uint32) dialogue {
+			return dialogue{
+				[][]byte{iwarptest.Tagged(2, false, a, 0, data[:2])}, iwarptest.ReadResponse(a, 4, data[:4]),
+			}
 		}},
-		{"an octet twice and one left out", protocol.DDPTaggedBounds, func(a, _ uint32) dialogue {
-			return dialogue{[][]byte{iwarptest.Tagged(2, false, a, 0, data[:2])}, iwarptest.ReadResponse(a, 1, data[:size-2])}
+		{name: "an octet twice and one left out", code: protocol.DDPTaggedBounds, talk: func(a, _ uint32) dialogue {
+			return dialogue{
+				[][]byte{iwarptest.Tagged(2, false, a, 0, data[:2])}, iwarptest.ReadResponse(a, 1, data[:size-2]),
+			}
 		}},
-		{"octets not in order and one twice", protocol.DDPTaggedBounds, func(a, _ uint32) dialogue {
-			return dialogue{[][]byte{iwarptest.Tagged(2, false, a, 4, data[:2])}, iwarptest.Tagged(2, false, a, 3, data[:2])}
+		{name: "octets not in order and one twice", code: protocol.DDPTaggedBounds, talk: func(a, _ uint32) dialogue {
+			return dialogue{
+				[][]byte{iwarptest.Tagged(2, false, a, 4, data[:2])}, iwarptest.Tagged(2, false, a, 3, data[:2]),
+			}
 		}},
-		{"an octet twice", protocol.DDPTaggedBounds, func(a, _ uint32) dialogue {
-			return dialogue{[][]byte{iwarptest.Tagged(2, false, a, 0, data[:2])}, iwarptest.ReadResponse(a, 1, data[:7])}
+		{name: "an octet twice", code: protocol.DDPTaggedBounds, talk: func(a, _ uint32) dialogue {
+			return dialogue{
+				[][]byte{iwarptest.Tagged(2, false, a, 0, data[:2])}, iwarptest.ReadResponse(a, 1, data[:7]),
+			}
 		}},
-		{"wrap", protocol.DDPTaggedTOWrap, func(a, _ uint32) dialogue {
-			return dialogue{nil, iwarptest.ReadResponse(a, ^uint64(0), data[:2])}
+		{name: "wrap", code: protocol.DDPTaggedTOWrap, talk: func(a, _ uint32) dialogue {
+			return dialogue{good: nil, bad: iwarptest.ReadResponse(a, ^uint64(0), data[:2])}
 		}},
-		{"after its completion", protocol.DDPTaggedInvalidSTag, func(a, _ uint32) dialogue {
-			return dialogue{[][]byte{iwarptest.ReadResponse(a, 0, data[:size])}, iwarptest.ReadResponse(a, 0, data[:size])}
+		{name: "after its completion", code: protocol.DDPTaggedInvalidSTag, talk: func(a, _ uint32) dialogue {
+			return dialogue{
+				[][]byte{iwarptest.ReadResponse(a, 0, data[:size])}, iwarptest.ReadResponse(a, 0, data[:size]),
+			}
 		}},
-		{"a Write to the sink", protocol.DDPTaggedInvalidSTag, func(a, _ uint32) dialogue {
-			return dialogue{nil, iwarptest.Write(a, 0, data[:size])}
+		{name: "a Write to the sink", code: protocol.DDPTaggedInvalidSTag, talk: func(a, _ uint32) dialogue {
+			return dialogue{good: nil, bad: iwarptest.Write(a, 0, data[:size])}
 		}},
-		{"an Atomic Response", protocol.DDPUntaggedNoBuffer, func(uint32, uint32) dialogue {
-			return dialogue{nil, iwarptest.AtomicResponse(1, 1, 1)}
+		{name: "an Atomic Response", code: protocol.DDPUntaggedNoBuffer, talk: func(uint32, uint32) dialogue {
+			return dialogue{good: nil, bad: iwarptest.AtomicResponse(1, 1, 1)}
 		}},
-		{"a third, empty", protocol.DDPTaggedInvalidSTag, func(a, b uint32) dialogue {
+		{name: "a third, empty", code: protocol.DDPTaggedInvalidSTag, talk: func(a, b uint32) dialogue {
 			return dialogue{
 				[][]byte{iwarptest.ReadResponse(a, 0, data[:size]), iwarptest.ReadResponse(b, 0, data[:size])},
 				iwarptest.ReadResponse(a, 0, nil),
@@ -97,7 +109,8 @@ func TestReadResponseErrors(t *testing.T) {
 			}
 			before := [2]string{string(bufs[0]), string(bufs[1])}
 			err := e.wantError(c.name, talk.bad, c.code)
-			if c.code != protocol.RDMAPOperationUnspecified && (string(bufs[0]) != before[0] || string(bufs[1]) != before[1]) {
+			if c.code != protocol.RDMAPOperationUnspecified &&
+				(string(bufs[0]) != before[0] || string(bufs[1]) != before[1]) {
 				t.Error("a bad segment was placed")
 			}
 			if err.Offender == nil || err.Offender.RDMAPHeader != nil {
@@ -126,11 +139,13 @@ func TestZeroLengthRead(t *testing.T) {
 	a.post(rdmap.SendWR{ID: 2, Op: rdmap.OpRead, Remote: rdmap.RemoteBuffer{STag: 0xdeadbeef}})
 	a.transmit()
 	// The STag of the empty Response does not matter, but octets do.
-	a.wantError("octets in answer to a zero-length Read", iwarptest.ReadResponse(1, 0, []byte{1}), protocol.DDPTaggedInvalidSTag)
+	a.wantError("octets in answer to a zero-length Read", iwarptest.ReadResponse(1, 0, []byte{1}),
+		protocol.DDPTaggedInvalidSTag)
 }
 
 // Shows: RDMAP-4.8-06, RDMAP-4.8-07, RDMAP-4.8-09, RDMAP-5.2.1-11, RDMAP-7.1-04
-// Shows: RDMAP-7.2-06, RDMAP-7.2-07, RDMAP-7.2-08, RDMAP-7.2-09, RDMAP-7.2-10, RDMAP-7.2-11, RDMAP-8.1.1-01, RDMAP-8.1.1-02, RDMAP-8.1.1-05
+// Shows: RDMAP-7.2-06, RDMAP-7.2-07, RDMAP-7.2-08, RDMAP-7.2-09, RDMAP-7.2-10, RDMAP-7.2-11, RDMAP-8.1.1-01
+// Shows: RDMAP-8.1.1-02, RDMAP-8.1.1-05
 func TestReadSourceErrors(t *testing.T) {
 	for _, c := range []struct {
 		name string
@@ -139,26 +154,29 @@ func TestReadSourceErrors(t *testing.T) {
 		to   uint64
 		size uint32
 	}{
-		{"unknown STag", protocol.RDMAPInvalidSTag, func(_ *end, s uint32) uint32 { return s ^ 1 }, 0, 1},
-		{"STag 0", protocol.RDMAPInvalidSTag, func(*end, uint32) uint32 { return 0 }, 0, 1},
-		{"invalidated", protocol.RDMAPInvalidSTag, func(e *end, s uint32) uint32 {
+		{
+			name: "unknown STag", code: protocol.RDMAPInvalidSTag, stag: func(_ *end, s uint32) uint32 { return s ^ 1 },
+			to: 0, size: 1,
+		},
+		{name: "STag 0", code: protocol.RDMAPInvalidSTag, stag: func(*end, uint32) uint32 { return 0 }, to: 0, size: 1},
+		{name: "invalidated", code: protocol.RDMAPInvalidSTag, stag: func(e *end, s uint32) uint32 {
 			e.table.Lookup(ddp.STag(s)).Invalidate()
 			return s
-		}, 0, 1},
-		{"one beyond", protocol.RDMAPBounds, nil, 1, 32},
-		{"TO beyond", protocol.RDMAPBounds, nil, 33, 1},
-		{"write-only", protocol.RDMAPAccess, func(e *end, _ uint32) uint32 {
+		}, to: 0, size: 1},
+		{name: "one beyond", code: protocol.RDMAPBounds, to: 1, size: 32},
+		{name: "TO beyond", code: protocol.RDMAPBounds, to: 33, size: 1},
+		{name: "write-only", code: protocol.RDMAPAccess, stag: func(e *end, _ uint32) uint32 {
 			return uint32(e.register(make([]byte, 8), ddp.RemoteWrite).STag())
-		}, 0, 1},
-		{"of another stream", protocol.RDMAPSTagNotAssociated, func(e *end, _ uint32) uint32 {
+		}, to: 0, size: 1},
+		{name: "of another stream", code: protocol.RDMAPSTagNotAssociated, stag: func(e *end, _ uint32) uint32 {
 			e.peer.Stream += 100
 			return uint32(e.register(make([]byte, 8), allRights).STag())
-		}, 0, 1},
-		{"of another domain", protocol.RDMAPSTagNotAssociated, func(e *end, _ uint32) uint32 {
+		}, to: 0, size: 1},
+		{name: "of another domain", code: protocol.RDMAPSTagNotAssociated, stag: func(e *end, _ uint32) uint32 {
 			e.peer.PD++
 			return uint32(e.register(make([]byte, 8), allRights).STag())
-		}, 0, 1},
-		{"wrap", protocol.RDMAPTOWrap, nil, ^uint64(0) - 5, 32},
+		}, to: 0, size: 1},
+		{name: "wrap", code: protocol.RDMAPTOWrap, to: ^uint64(0) - 5, size: 32},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			e := newEnd(t, responder)
@@ -189,7 +207,8 @@ func TestReadSourceInvalidatedMidway(t *testing.T) {
 		e.llp.mulpdu, e.llp.limit = 128, 1
 		region := e.register(octets(300), allRights)
 		stag := uint32(region.STag())
-		e.deliver(iwarptest.ReadRequest(1, 0xaabbcc01, 0x2000, 300, stag, 0), iwarptest.ReadRequest(2, 9, 0, 1, stag, 0))
+		e.deliver(iwarptest.ReadRequest(1, 0xaabbcc01, 0x2000, 300, stag, 0),
+			iwarptest.ReadRequest(2, 9, 0, 1, stag, 0))
 		for range after {
 			if p, err := e.s.Transmit(e.llp, false); p != rdmap.More || err != nil {
 				t.Fatal(p, err)

@@ -15,17 +15,19 @@ func TestResponseInAnyOrder(t *testing.T) {
 	const data = "0123456789"
 	type part struct{ from, to int }
 	for _, parts := range [][]part{
-		{{0, 10}},
-		{{0, 4}, {4, 10}},
-		{{4, 10}, {0, 4}},
-		{{8, 10}, {5, 8}, {2, 5}, {0, 2}},
-		{{8, 10}, {0, 2}, {5, 8}, {2, 5}},
-		{{3, 3}, {4, 10}, {0, 4}},
+		{{from: 0, to: 10}},
+		{{from: 0, to: 4}, {from: 4, to: 10}},
+		{{from: 4, to: 10}, {from: 0, to: 4}},
+		{{from: 8, to: 10}, {from: 5, to: 8}, {from: 2, to: 5}, {from: 0, to: 2}},
+		{{from: 8, to: 10}, {from: 0, to: 2}, {from: 5, to: 8}, {from: 2, to: 5}},
+		{{from: 3, to: 3}, {from: 4, to: 10}, {from: 0, to: 4}},
 	} {
 		for _, change := range []func(*rdmap.Config){func(*rdmap.Config) {}, unordered} {
 			e := newEnd(t, change)
 			buf := guarded(t, len(data))
-			e.post(rdmap.SendWR{ID: 1, Op: rdmap.OpRead, Remote: rdmap.RemoteBuffer{STag: 0x11223344, TO: 0x1000}, SG: cut(buf, 7)})
+			e.post(rdmap.SendWR{
+				ID: 1, Op: rdmap.OpRead, Remote: rdmap.RemoteBuffer{STag: 0x11223344, TO: 0x1000}, SG: cut(buf, 7),
+			})
 			sink := e.wantRead("the Request", 1, uint32(len(data)), 0x11223344, 0x1000)
 			for i, p := range parts {
 				e.wantDone("not whole yet", "")

@@ -34,7 +34,8 @@ func TestUnorderedDelivery(t *testing.T) {
 		t.Error("invalidated at placement")
 	}
 	e.deliverAt(0, segs[0])
-	e.wantDelivered("in the order of sending", "Immediate Data 0000000000000001", `Send "abc"`, "Immediate Data 0000000000000002",
+	e.wantDelivered("in the order of sending", "Immediate Data 0000000000000001", `Send "abc"`,
+		"Immediate Data 0000000000000002",
 		`Send with Invalidate "bye" invalidated `+inv.STag().String())
 	if inv.Valid() || string(mem) != "data" {
 		t.Error("not invalidated, or not placed")
@@ -57,7 +58,8 @@ func TestUnorderedRequests(t *testing.T) {
 	e.deliverAt(3, iwarptest.ReadRequest(4, 0xa4, 0, 0, stag, 0))
 	e.wantSegment("and so on", iwarptest.ReadResponse(0xa4, 0, nil))
 	e.wantSegment("and so on", iwarptest.ReadResponse(0xa5, 0, nil))
-	if err := e.s.Receive(6, iwarptest.ReadRequest(10, 1, 0, 0, 0, 0)); err == nil || err.Code != protocol.DDPUntaggedNoBuffer {
+	if err := e.s.Receive(6, iwarptest.ReadRequest(10, 1, 0, 0, 0, 0)); err == nil ||
+		err.Code != protocol.DDPUntaggedNoBuffer {
 		t.Errorf("beyond IRD: %v", err)
 	}
 }
@@ -122,7 +124,10 @@ func TestUnorderedShuffled(t *testing.T) {
 			{Op: rdmap.OpFetchAdd, Remote: rdmap.RemoteBuffer{STag: src, TO: 8}, Operand: 40},
 			{Op: rdmap.OpRead, Remote: rdmap.RemoteBuffer{STag: src}, SG: [][]byte{got}},
 			{Op: rdmap.OpImmediate, Immediate: 7},
-			{Op: rdmap.OpCompareSwap, Remote: rdmap.RemoteBuffer{STag: src, TO: 16}, Compare: 3, CompareMask: 7, Operand: 9, OperandMask: 15},
+			{
+				Op: rdmap.OpCompareSwap, Remote: rdmap.RemoteBuffer{STag: src, TO: 16}, Compare: 3, CompareMask: 7,
+				Operand: 9, OperandMask: 15,
+			},
 			{Op: rdmap.OpSend, SG: [][]byte{octets(3)}, Fence: true},
 		} {
 			r.ID = uint64(i)
@@ -130,8 +135,10 @@ func TestUnorderedShuffled(t *testing.T) {
 		}
 		shufflePump(t, rnd, a, b)
 		a.wantDone("in order", "0 1 2 3 4 5 6")
-		b.wantDelivered("in order", `Send `+quote(octets(300)), "Immediate Data 0000000000000007", `Send `+quote(octets(3)))
-		if !bytes.Equal(target, octets(400)) || !bytes.Equal(got, append(append(nativeWord(1), nativeWord(42)...), nativeWord(3)...)) {
+		b.wantDelivered("in order", `Send `+quote(octets(300)), "Immediate Data 0000000000000007",
+			`Send `+quote(octets(3)))
+		if !bytes.Equal(target, octets(400)) || !bytes.Equal(got,
+			append(append(nativeWord(1), nativeWord(42)...), nativeWord(3)...)) {
 			t.Fatalf("seed %d: memory is wrong: %x", seed, got)
 		}
 		if !bytes.Equal(source[16:], nativeWord(9)) {

@@ -3,7 +3,7 @@ package rdmap
 import "github.com/go-iwarp/iwarp/ddp"
 
 // SetSendMSN sets the MSN of the next message that the stream sends on a queue.
-func (s *Stream) SetSendMSN(qn int, msn uint32) { s.send.msn[qn] = msn }
+func (s *Stream) SetSendMSN(qn int, msn uint32) { s.send.msn[qn] = msn - 1 }
 
 // SetAtomics sets how many atomics the stream has sent already, modulo 2^32.
 func (s *Stream) SetAtomics(n uint32) { s.outstanding.lastID = n }
@@ -24,4 +24,15 @@ func (s *Stream) TakeResponse(msn uint32) (id uint32, ok bool) {
 		return 0, false
 	}
 	return s.outstanding.at(b.Token).id, true
+}
+
+// NewControl returns the control octet of a message that a stream sends.
+func NewControl(op Opcode) Control { return Control((&sender{version: Version}).control(op)) }
+
+// Over reports whether both owners have left the stream and every request has
+// completed.
+func (s *Stream) Over() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.busy == 0 && s.queue.empty()
 }

@@ -176,13 +176,18 @@ type AtomicRequest struct {
 // section 5.2.1 wants them where they are not used.
 func NewFetchAdd(id uint32, stag ddp.STag, to, data, mask uint64) AtomicRequest {
 	// Rule: EXT-5.2.1-03
-	return AtomicRequest{Op: AtomicFetchAdd, ID: id, STag: stag, TO: to, Data: data, Mask: mask, CompareMask: ^uint64(0)}
+	return AtomicRequest{
+		Op: AtomicFetchAdd, ID: id, STag: stag, TO: to, Data: data, Mask: mask, CompareMask: ^uint64(0),
+	}
 }
 
 // NewCmpSwap returns the request to swap the masked bits of a word if its masked
 // bits equal compare (see [CmpSwap]).
 func NewCmpSwap(id uint32, stag ddp.STag, to, compare, compareMask, swap, swapMask uint64) AtomicRequest {
-	return AtomicRequest{Op: AtomicCmpSwap, ID: id, STag: stag, TO: to, Data: swap, Mask: swapMask, Compare: compare, CompareMask: compareMask}
+	return AtomicRequest{
+		Op: AtomicCmpSwap, ID: id, STag: stag, TO: to, Data: swap, Mask: swapMask, Compare: compare,
+		CompareMask: compareMask,
+	}
 }
 
 // Apply returns what the request makes of a word whose value is old. ok is false

@@ -34,16 +34,19 @@ var readRequests = []struct {
 	req       rdmap.ReadRequest
 }{
 	{
-		"64 octets", "aabbcc01 0000000000002000 00000040 11223344 0000000000001000",
-		rdmap.ReadRequest{SinkSTag: 0xaabbcc01, SinkTO: 0x2000, Size: 64, SrcSTag: 0x11223344, SrcTO: 0x1000},
+		name: "64 octets", hex: "aabbcc01 0000000000002000 00000040 11223344 0000000000001000",
+		req: rdmap.ReadRequest{SinkSTag: 0xaabbcc01, SinkTO: 0x2000, Size: 64, SrcSTag: 0x11223344, SrcTO: 0x1000},
 	},
 	{
-		"zero-length", "00000001 0000000000000000 00000000 00000001 0000000000000000",
-		rdmap.ReadRequest{SinkSTag: 1, SrcSTag: 1},
+		name: "zero-length", hex: "00000001 0000000000000000 00000000 00000001 0000000000000000",
+		req: rdmap.ReadRequest{SinkSTag: 1, SrcSTag: 1},
 	},
 	{
-		"the largest", "ffffffff fffffffffffffffe ffffffff fffffffd fffffffffffffffc",
-		rdmap.ReadRequest{SinkSTag: math.MaxUint32, SinkTO: allOnes - 1, Size: math.MaxUint32, SrcSTag: math.MaxUint32 - 2, SrcTO: allOnes - 3},
+		name: "the largest", hex: "ffffffff fffffffffffffffe ffffffff fffffffd fffffffffffffffc",
+		req: rdmap.ReadRequest{
+			SinkSTag: math.MaxUint32, SinkTO: allOnes - 1, Size: math.MaxUint32, SrcSTag: math.MaxUint32 - 2,
+			SrcTO: allOnes - 3,
+		},
 	},
 }
 
@@ -76,10 +79,10 @@ func TestReadRequestAdvance(t *testing.T) {
 		n    uint32
 		want rdmap.ReadRequest
 	}{
-		{0, start},
-		{2048, rdmap.ReadRequest{SinkSTag: 1, SinkTO: 2148, Size: 2048, SrcSTag: 2, SrcTO: 2047}},
-		{4096, rdmap.ReadRequest{SinkSTag: 1, SinkTO: 4196, Size: 0, SrcSTag: 2, SrcTO: 4095}},
-		{5000, rdmap.ReadRequest{SinkSTag: 1, SinkTO: 4196, Size: 0, SrcSTag: 2, SrcTO: 4095}},
+		{n: 0, want: start},
+		{n: 2048, want: rdmap.ReadRequest{SinkSTag: 1, SinkTO: 2148, Size: 2048, SrcSTag: 2, SrcTO: 2047}},
+		{n: 4096, want: rdmap.ReadRequest{SinkSTag: 1, SinkTO: 4196, Size: 0, SrcSTag: 2, SrcTO: 4095}},
+		{n: 5000, want: rdmap.ReadRequest{SinkSTag: 1, SinkTO: 4196, Size: 0, SrcSTag: 2, SrcTO: 4095}},
 	} {
 		if got := start.Advance(tt.n); got != tt.want {
 			t.Errorf("after %d octets %+v, want %+v", tt.n, got, tt.want)
@@ -110,25 +113,34 @@ var atomicRequests = []struct {
 	made      rdmap.AtomicRequest
 }{
 	{
-		"FetchAdd",
-		"00000000 00000077 11223344 0000000000001008 0000000000000005 0000000000000000 0000000000000000 ffffffffffffffff",
-		rdmap.AtomicRequest{Op: rdmap.AtomicFetchAdd, ID: 0x77, STag: 0x11223344, TO: 0x1008, Data: 5, CompareMask: allOnes},
-		rdmap.NewFetchAdd(0x77, 0x11223344, 0x1008, 5, 0),
+		name: "FetchAdd",
+		hex: "00000000 00000077 11223344 0000000000001008 0000000000000005 0000000000000000 0000000000000000 " +
+			"ffffffffffffffff",
+		req: rdmap.AtomicRequest{
+			Op: rdmap.AtomicFetchAdd, ID: 0x77, STag: 0x11223344, TO: 0x1008, Data: 5, CompareMask: allOnes,
+		},
+		made: rdmap.NewFetchAdd(0x77, 0x11223344, 0x1008, 5, 0),
 	},
 	{
-		"CmpSwap",
-		"00000002 00000078 11223344 0000000000001008 0000000000000009 ffffffffffffffff 000000000000002a ffffffffffffffff",
-		rdmap.AtomicRequest{Op: rdmap.AtomicCmpSwap, ID: 0x78, STag: 0x11223344, TO: 0x1008, Data: 9, Mask: allOnes, Compare: 0x2a, CompareMask: allOnes},
-		rdmap.NewCmpSwap(0x78, 0x11223344, 0x1008, 0x2a, allOnes, 9, allOnes),
+		name: "CmpSwap",
+		hex: "00000002 00000078 11223344 0000000000001008 0000000000000009 ffffffffffffffff 000000000000002a " +
+			"ffffffffffffffff",
+		req: rdmap.AtomicRequest{
+			Op: rdmap.AtomicCmpSwap, ID: 0x78, STag: 0x11223344, TO: 0x1008, Data: 9, Mask: allOnes, Compare: 0x2a,
+			CompareMask: allOnes,
+		},
+		made: rdmap.NewCmpSwap(0x78, 0x11223344, 0x1008, 0x2a, allOnes, 9, allOnes),
 	},
 	{
-		"CmpSwap, every field its own",
-		"00000002 01020304 05060708 1112131415161718 2122232425262728 3132333435363738 4142434445464748 5152535455565758",
-		rdmap.AtomicRequest{
+		name: "CmpSwap, every field its own",
+		hex: "00000002 01020304 05060708 1112131415161718 2122232425262728 3132333435363738 4142434445464748 " +
+			"5152535455565758",
+		req: rdmap.AtomicRequest{
 			Op: rdmap.AtomicCmpSwap, ID: 0x01020304, STag: 0x05060708, TO: 0x1112131415161718, Data: 0x2122232425262728,
 			Mask: 0x3132333435363738, Compare: 0x4142434445464748, CompareMask: 0x5152535455565758,
 		},
-		rdmap.NewCmpSwap(0x01020304, 0x05060708, 0x1112131415161718, 0x4142434445464748, 0x5152535455565758, 0x2122232425262728, 0x3132333435363738),
+		made: rdmap.NewCmpSwap(0x01020304, 0x05060708, 0x1112131415161718, 0x4142434445464748, 0x5152535455565758,
+			0x2122232425262728, 0x3132333435363738),
 	},
 }
 
@@ -174,8 +186,8 @@ var atomicResponses = []struct {
 	hex string
 	rsp rdmap.AtomicResponse
 }{
-	{"00000077 0000000000000025", rdmap.AtomicResponse{ID: 0x77, Original: 0x25}},
-	{"ffffffff fffffffffffffffe", rdmap.AtomicResponse{ID: math.MaxUint32, Original: allOnes - 1}},
+	{hex: "00000077 0000000000000025", rsp: rdmap.AtomicResponse{ID: 0x77, Original: 0x25}},
+	{hex: "ffffffff fffffffffffffffe", rsp: rdmap.AtomicResponse{ID: math.MaxUint32, Original: allOnes - 1}},
 }
 
 // Shows: EXT-4.2-01, EXT-5.2.1-02, EXT-5.2.2-01, EXT-5.1.1-03
@@ -217,15 +229,29 @@ func TestHeadersAgreeWithHandMadeMessages(t *testing.T) {
 		body     []byte
 		handMade []byte
 	}{
-		{rdmap.OpcodeReadRequest, 9, read.AppendTo(nil), handMadeRead},
-		{rdmap.OpcodeAtomicRequest, 9, add.AppendTo(nil), iwarptest.FetchAdd(9, 2, 3, 8, 5, 6)},
-		{rdmap.OpcodeAtomicRequest, 9, swap.AppendTo(nil), iwarptest.CmpSwap(9, 2, 3, 8, 5, 6)},
-		{rdmap.OpcodeAtomicResponse, 9, rsp.AppendTo(nil), iwarptest.AtomicResponse(9, 2, 3)},
-		{rdmap.OpcodeImmediate, 9, immediate.AppendTo(nil), iwarptest.Immediate(9, immediate)},
-		{rdmap.OpcodeImmediateSolicited, 9, immediate.AppendTo(nil), iwarptest.ImmediateSolicited(9, immediate)},
-		{rdmap.OpcodeTerminate, 1, term.AppendTo(nil), iwarptest.Terminate(0x0104, handMadeRead)},
+		{op: rdmap.OpcodeReadRequest, msn: 9, body: read.AppendTo(nil), handMade: handMadeRead},
+		{
+			op: rdmap.OpcodeAtomicRequest, msn: 9, body: add.AppendTo(nil),
+			handMade: iwarptest.FetchAdd(9, 2, 3, 8, 5, 6),
+		},
+		{
+			op: rdmap.OpcodeAtomicRequest, msn: 9, body: swap.AppendTo(nil),
+			handMade: iwarptest.CmpSwap(9, 2, 3, 8, 5, 6),
+		},
+		{op: rdmap.OpcodeAtomicResponse, msn: 9, body: rsp.AppendTo(nil), handMade: iwarptest.AtomicResponse(9, 2, 3)},
+		{op: rdmap.OpcodeImmediate, msn: 9, body: immediate.AppendTo(nil), handMade: iwarptest.Immediate(9, immediate)},
+		{
+			op: rdmap.OpcodeImmediateSolicited, msn: 9, body: immediate.AppendTo(nil),
+			handMade: iwarptest.ImmediateSolicited(9, immediate),
+		},
+		{
+			op: rdmap.OpcodeTerminate, msn: 1, body: term.AppendTo(nil),
+			handMade: iwarptest.Terminate(0x0104, handMadeRead),
+		},
 	} {
-		h := ddp.Header{Last: true, Version: ddp.Version, Control: uint8(rdmap.NewControl(tt.op)), QN: tt.op.QN(), MSN: tt.msn}
+		h := ddp.Header{
+			Last: true, Version: ddp.Version, Control: uint8(rdmap.NewControl(tt.op)), QN: tt.op.QN(), MSN: tt.msn,
+		}
 		if got := append(h.AppendTo(nil), tt.body...); !bytes.Equal(got, tt.handMade) {
 			t.Errorf("%v:\ngot  %s\nwant %s", tt.op, iwarptest.Describe(got), iwarptest.Describe(tt.handMade))
 		}

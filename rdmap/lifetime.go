@@ -154,25 +154,11 @@ func (s *Stream) responsesDue() bool {
 
 // StopReceive says that the receive owner has gone: nothing will be placed any
 // more.
-func (s *Stream) StopReceive() { s.leave(receiveOwner) }
-
-// StopSend says that the send owner has gone: no request memory is read any
-// more.
-func (s *Stream) StopSend() { s.leave(sendOwner) }
-
-func (s *Stream) leave(o owners) {
+func (s *Stream) StopReceive() {
 	s.mu.Lock()
-	s.busy &^= o
+	s.busy &^= receiveOwner
 	s.settle()
 	s.mu.Unlock()
-}
-
-// Over reports whether both owners have left the stream and every request has
-// completed.
-func (s *Stream) Over() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.busy == 0 && s.queue.empty()
 }
 
 // settle ends a stream whose owners touch no memory any more, and completes what
@@ -195,7 +181,7 @@ func (s *Stream) settle() {
 		switch {
 		case i == s.culprit:
 			e.err, cut = s.err, true
-		// Rule: RDMAP-6.2.1-02, RDMAP-5.4-06
+		// Rule: RDMAP-6.2.1-02, RDMAP-5.4-06, DDP-6.2.2-02
 		case cut || e.state != entryDone:
 			cut = true
 			if e.err == nil {

@@ -59,18 +59,26 @@ var opcodes = [16]traits{
 	// Rule: RDMAP-3.1-02, RDMAP-4.1-04, RDMAP-4.1-05, RDMAP-4.1-08, RDMAP-4.2-01, RDMAP-5.1-01, RDMAP-5.2.1-01
 	// Rule: RDMAP-5.2.1-03, RDMAP-5.2.2-01, RDMAP-5.3-01, RDMAP-5.3-02, RDMAP-5.4-01, EXT-4.1-01, EXT-4.1-03
 	// Rule: EXT-4.2-01, EXT-5.2-01, EXT-5.2.1-06, EXT-5.2.2-02, EXT-6.3-01, EXT-6.3-02, EXT-10.2-01, IANA-3.4-01
-	OpcodeWrite:                   {name: "RDMA Write", tagged: true, header: -1, payload: true},
-	OpcodeReadRequest:             {name: "RDMA Read Request", qn: QNReadRequest, header: ReadRequestLen},
-	OpcodeReadResponse:            {name: "RDMA Read Response", tagged: true, header: -1, payload: true, response: true},
-	OpcodeSend:                    {name: "Send", qn: QNSend, header: -1, payload: true},
-	OpcodeSendInvalidate:          {name: "Send with Invalidate", qn: QNSend, header: -1, payload: true, invalidate: true},
-	OpcodeSendSolicited:           {name: "Send with SE", qn: QNSend, header: -1, payload: true, solicited: true},
-	OpcodeSendSolicitedInvalidate: {name: "Send with SE and Invalidate", qn: QNSend, header: -1, payload: true, solicited: true, invalidate: true},
-	OpcodeTerminate:               {name: "Terminate", qn: QNTerminate, header: -1},
-	OpcodeImmediate:               {name: "Immediate Data", qn: QNSend, header: ImmediateDataLen},
-	OpcodeImmediateSolicited:      {name: "Immediate Data with SE", qn: QNSend, header: ImmediateDataLen, solicited: true},
-	OpcodeAtomicRequest:           {name: "Atomic Request", qn: QNReadRequest, header: AtomicRequestLen},
-	OpcodeAtomicResponse:          {name: "Atomic Response", qn: QNAtomicResponse, header: AtomicResponseLen, response: true},
+	OpcodeWrite:       {name: "RDMA Write", tagged: true, header: -1, payload: true},
+	OpcodeReadRequest: {name: "RDMA Read Request", qn: QNReadRequest, header: ReadRequestLen},
+	OpcodeReadResponse: {
+		name: "RDMA Read Response", tagged: true, header: -1, payload: true, response: true,
+	},
+	OpcodeSend: {name: "Send", qn: QNSend, header: -1, payload: true},
+	OpcodeSendInvalidate: {
+		name: "Send with Invalidate", qn: QNSend, header: -1, payload: true, invalidate: true,
+	},
+	OpcodeSendSolicited: {name: "Send with SE", qn: QNSend, header: -1, payload: true, solicited: true},
+	OpcodeSendSolicitedInvalidate: {
+		name: "Send with SE and Invalidate", qn: QNSend, header: -1, payload: true, solicited: true, invalidate: true,
+	},
+	OpcodeTerminate:          {name: "Terminate", qn: QNTerminate, header: -1},
+	OpcodeImmediate:          {name: "Immediate Data", qn: QNSend, header: ImmediateDataLen},
+	OpcodeImmediateSolicited: {name: "Immediate Data with SE", qn: QNSend, header: ImmediateDataLen, solicited: true},
+	OpcodeAtomicRequest:      {name: "Atomic Request", qn: QNReadRequest, header: AtomicRequestLen},
+	OpcodeAtomicResponse: {
+		name: "Atomic Response", qn: QNAtomicResponse, header: AtomicResponseLen, response: true,
+	},
 }
 
 // none is what an Opcode that does not fit its four bits has.
@@ -103,7 +111,7 @@ func (op Opcode) QN() uint32 { return op.traits().qn }
 // HeaderLen is the exact length in octets of the RDMAP header, which is the
 // whole of what follows the DDP header. It is -1 for messages that carry ULP
 // payload instead, for the Terminate, whose header varies from
-// [MinTerminateLen] to [MaxTerminateLen] octets, and for unknown opcodes.
+// [MinTerminateLen] to 52 octets, and for unknown opcodes.
 func (op Opcode) HeaderLen() int { return op.traits().header }
 
 // Payload reports whether ULP payload, of any length, follows the DDP header
@@ -129,10 +137,6 @@ func (op Opcode) Response() bool { return op.traits().response }
 //	| RV|Rsv| Opcode|
 //	+---+---+-------+
 type Control uint8
-
-// NewControl returns the control octet of a message that this end sends: RV is
-// [Version] and the reserved bits are zero. Only op's low four bits are used.
-func NewControl(op Opcode) Control { return Version<<6 | Control(op&0xf) }
 
 // Version is the RV field, 0 to 3.
 func (c Control) Version() uint8 { return uint8(c >> 6) }

@@ -143,11 +143,16 @@ func (s *Stream) responseTarget(h *ddp.Header, n int) (ddp.Target, *protocol.Err
 }
 
 func opcodeError(format string, args ...any) *protocol.Error {
-	return &protocol.Error{Code: protocol.RDMAPOpcode, Section: "RFC 5040 section 7.2", Detail: fmt.Sprintf(format, args...)}
+	return &protocol.Error{
+		Code: protocol.RDMAPOpcode, Section: "RFC 5040 section 7.2", Detail: fmt.Sprintf(format, args...),
+	}
 }
 
 func strayResponse(format string, args ...any) *protocol.Error {
-	return &protocol.Error{Code: protocol.DDPTaggedInvalidSTag, Section: "RFC 5040 section 5.2.2", Detail: "RDMA Read Response: " + fmt.Sprintf(format, args...)}
+	return &protocol.Error{
+		Code: protocol.DDPTaggedInvalidSTag, Section: "RFC 5040 section 5.2.2",
+		Detail: "RDMA Read Response: " + fmt.Sprintf(format, args...),
+	}
 }
 
 // CheckUntagged implements ddp.ULP.
@@ -384,7 +389,8 @@ func (s *Stream) deliverReadResponse() *protocol.Error {
 		if missing := o.sink.FirstMissing(); missing != uint64(o.size) {
 			return &protocol.Error{
 				Code: protocol.RDMAPOperationUnspecified, Section: "RFC 5040 section 5.2.2",
-				Detail: fmt.Sprintf("RDMA Read Response ends without octet %d of the %d that were asked for", missing, o.size),
+				Detail: fmt.Sprintf("RDMA Read Response ends without octet %d of the %d that were asked for", missing,
+					o.size),
 			}
 		}
 	}

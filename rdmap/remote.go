@@ -45,7 +45,9 @@ func (b RemoteBuffer) invalid() bool { return b.Length != 0 && ddp.Wraps(b.TO, b
 func (b RemoteBuffer) fits(n uint64) error {
 	switch {
 	case b.invalid():
-		return fmt.Errorf("%w: Remote has TO 0x%016x and Length %d, which wraps 2^64 (a Slice that was not within its buffer?)", ErrInvalidRequest, b.TO, b.Length)
+		return fmt.Errorf("%w: Remote has TO 0x%016x and Length %d, which wraps 2^64 (a Slice that was not within "+
+			"its buffer?)",
+			ErrInvalidRequest, b.TO, b.Length)
 	case b.Length != 0 && n > b.Length:
 		return fmt.Errorf("%w: %d octets do not fit in Remote.Length of %d", ErrInvalidRequest, n, b.Length)
 	case n > 0 && ddp.Wraps(b.TO, n):
@@ -80,7 +82,8 @@ func (b *RemoteBuffer) UnmarshalBinary(p []byte) error {
 		return fmt.Errorf("iwarp: RemoteBuffer of %d octets: it has %d", len(p), RemoteBufferLen)
 	}
 	r := RemoteBuffer{
-		STag: ddp.STag(binary.BigEndian.Uint32(p)), TO: binary.BigEndian.Uint64(p[4:]), Length: binary.BigEndian.Uint64(p[12:]),
+		STag: ddp.STag(binary.BigEndian.Uint32(p)), TO: binary.BigEndian.Uint64(p[4:]),
+		Length: binary.BigEndian.Uint64(p[12:]),
 	}
 	if r.invalid() {
 		return fmt.Errorf("iwarp: RemoteBuffer with TO 0x%016x and Length %d: it wraps 2^64", r.TO, r.Length)

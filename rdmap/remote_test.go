@@ -19,10 +19,19 @@ func TestRemoteBufferEncoding(t *testing.T) {
 		name, wire string
 		buf        RemoteBuffer
 	}{
-		{"zero", "0000000000000000000000000000000000000000", RemoteBuffer{}},
-		{"each octet", "0102030405060708090a0b0c0d0e0f1011121314", RemoteBuffer{STag: 0x01020304, TO: 0x05060708090a0b0c, Length: 0x0d0e0f1011121314}},
-		{"no length at the end", "ffffffffffffffffffffffff0000000000000000", RemoteBuffer{STag: 0xffffffff, TO: math.MaxUint64}},
-		{"ends below 2^64", "00000001fffffffffffffff0000000000000000f", RemoteBuffer{STag: 1, TO: math.MaxUint64 - 15, Length: 15}},
+		{name: "zero", wire: "0000000000000000000000000000000000000000", buf: RemoteBuffer{}},
+		{
+			name: "each octet", wire: "0102030405060708090a0b0c0d0e0f1011121314",
+			buf: RemoteBuffer{STag: 0x01020304, TO: 0x05060708090a0b0c, Length: 0x0d0e0f1011121314},
+		},
+		{
+			name: "no length at the end", wire: "ffffffffffffffffffffffff0000000000000000",
+			buf: RemoteBuffer{STag: 0xffffffff, TO: math.MaxUint64},
+		},
+		{
+			name: "ends below 2^64", wire: "00000001fffffffffffffff0000000000000000f",
+			buf: RemoteBuffer{STag: 1, TO: math.MaxUint64 - 15, Length: 15},
+		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			got, err := tt.buf.AppendBinary([]byte{0xee})
@@ -70,16 +79,19 @@ func TestRemoteBufferSlice(t *testing.T) {
 		off, n uint64
 		want   RemoteBuffer // zero: no work request accepts the part
 	}{
-		{"all", b, 0, 100, b},
-		{"a part", b, 10, 20, RemoteBuffer{STag: 5, TO: 1010, Length: 20}},
-		{"nothing at the end", b, 100, 0, RemoteBuffer{STag: 5, TO: 1100}},
-		{"one octet too many", b, 0, 101, RemoteBuffer{}},
-		{"one octet too far", b, 1, 100, RemoteBuffer{}},
-		{"behind the end", b, 101, 0, RemoteBuffer{}},
-		{"a sum that wraps", b, 50, math.MaxUint64, RemoteBuffer{}},
-		{"of an unknown length", open, 4, 6, RemoteBuffer{STag: 5, TO: math.MaxUint64 - 6, Length: 6}},
-		{"of an unknown length, beyond 2^64", open, 4, 7, RemoteBuffer{}},
-		{"of an unknown length, from beyond 2^64", open, 11, 0, RemoteBuffer{}},
+		{name: "all", of: b, off: 0, n: 100, want: b},
+		{name: "a part", of: b, off: 10, n: 20, want: RemoteBuffer{STag: 5, TO: 1010, Length: 20}},
+		{name: "nothing at the end", of: b, off: 100, n: 0, want: RemoteBuffer{STag: 5, TO: 1100}},
+		{name: "one octet too many", of: b, off: 0, n: 101, want: RemoteBuffer{}},
+		{name: "one octet too far", of: b, off: 1, n: 100, want: RemoteBuffer{}},
+		{name: "behind the end", of: b, off: 101, n: 0, want: RemoteBuffer{}},
+		{name: "a sum that wraps", of: b, off: 50, n: math.MaxUint64, want: RemoteBuffer{}},
+		{
+			name: "of an unknown length", of: open, off: 4, n: 6,
+			want: RemoteBuffer{STag: 5, TO: math.MaxUint64 - 6, Length: 6},
+		},
+		{name: "of an unknown length, beyond 2^64", of: open, off: 4, n: 7, want: RemoteBuffer{}},
+		{name: "of an unknown length, from beyond 2^64", of: open, off: 11, n: 0, want: RemoteBuffer{}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			got := tt.of.Slice(tt.off, tt.n)

@@ -16,7 +16,7 @@ import (
 type Op uint8
 
 // The operations. Those up to OpBarrier are of the send queue; OpRecv and
-// OpRecvImmediate are of the receive queue, and occur in completions.
+// OpRecvImmediate are of the receive queue, and occur in completions, as OpEnd does.
 const (
 	OpSend           Op = iota + 1 // Send, or Send with Solicited Event
 	OpSendInvalidate               // the same, and the peer invalidates SendWR.Invalidate
@@ -31,6 +31,7 @@ const (
 
 	OpRecv          Op = 0x40 // a Send arrived
 	OpRecvImmediate Op = 0x41 // Immediate Data arrived
+	OpEnd           Op = 0x42 // the connection has ended
 )
 
 // String returns the operation's name.
@@ -60,6 +61,8 @@ func (o Op) String() string {
 		return "Recv"
 	case OpRecvImmediate:
 		return "Recv of Immediate Data"
+	case OpEnd:
+		return "end of the connection"
 	}
 	return fmt.Sprintf("operation %d", uint8(o))
 }
@@ -222,7 +225,8 @@ func (q *sendQueue) grow() {
 func (q *sendQueue) add(r *SendWR, context any, total uint32, hidden bool) error {
 	q.grow()
 	e := q.at(q.tail)
-	e.req, e.context, e.total, e.hidden, e.state, e.begun, e.original, e.err = *r, context, total, hidden, entryQueued, false, 0, nil
+	e.req, e.context, e.total, e.hidden, e.state, e.begun, e.original, e.err = *r, context, total, hidden, entryQueued,
+		false, 0, nil
 	if r.Inline {
 		e.inline = e.inline[:0]
 		for i, p := range r.SG {

@@ -113,7 +113,9 @@ func (s *Stream) startResponse() bool {
 	// Rule: RDMAP-4.4-02, RDMAP-5.2-01, RDMAP-5.2.1-09, RDMAP-5.2.2-01, RDMAP-5.2.2-06
 	if err := t.out.Start(t.tagged(OpcodeReadResponse, r.SinkSTag, r.SinkTO), t.payload[:]); err != nil {
 		t.idle()
-		s.fail(readOffender(&protocol.Error{Code: protocol.RDMAPTOWrap, Section: "RFC 5040 section 7.2", Err: err}, &t.request.header, r), true)
+		s.fail(readOffender(&protocol.Error{Code: protocol.RDMAPTOWrap, Section: "RFC 5040 section 7.2", Err: err},
+			&t.request.header, r),
+			true)
 		return false
 	}
 	return true
@@ -129,7 +131,9 @@ func (s *Stream) startAtomicResponse() bool {
 		// The RDMA header is never included for an Atomic Request (RFC 7306
 		// section 8.1).
 		// Rule: EXT-8.1-01
-		err.Offender = &protocol.Offender{SegmentLength: ddp.UntaggedHeaderLen + AtomicRequestLen, DDPHeader: t.request.header.AppendTo(nil)}
+		err.Offender = &protocol.Offender{
+			SegmentLength: ddp.UntaggedHeaderLen + AtomicRequestLen, DDPHeader: t.request.header.AppendTo(nil),
+		}
 		s.fail(err, true)
 		return false
 	}

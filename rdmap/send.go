@@ -15,17 +15,17 @@ const (
 	sendingNudge     // see Nudge
 )
 
-// sender is the send owner's state: the message being cut, and the next MSN of
+// sender is the send owner's state: the message being cut, and the MSNs of
 // each queue. DDP sends messages whole and in order, so there is one at a time.
 type sender struct {
 	out      ddp.Outgoing
 	kind     int
 	request  inbound
-	begun    bool   // of its segments some are queued and some are not
-	tags     bool   // it is a tagged message
-	released bool   // the inbound slot of request is free again
-	at       uint64 // TO of the next octet of a Read Response
-	msn      [4]uint32
+	begun    bool      // of its segments some are queued and some are not
+	tags     bool      // it is a tagged message
+	released bool      // the inbound slot of request is free again
+	at       uint64    // TO of the next octet of a Read Response
+	msn      [4]uint32 // of the latest message
 	version  uint8     // DV and RV
 	header   []byte    // scratch for the RDMAP header of responses and the Terminate
 	payload  [1][]byte // scratch for their gather list
@@ -39,12 +39,6 @@ type sender struct {
 	nudge    bool      // an empty Write is due; under the stream's lock
 }
 
-func (t *sender) init() {
-	for qn := range t.msn {
-		t.msn[qn] = 1 // RFC 5041 section 4.3
-	}
-}
-
 // idle says that no message is in hand any more, and keeps nothing of the memory of
 // the last one: a region's may be unmapped, or somebody else's, when it is closed.
 func (t *sender) idle() {
@@ -53,16 +47,16 @@ func (t *sender) idle() {
 	t.payload[0] = nil
 }
 
-// control is NewControl in the connection's version.
+// control returns the control octet of a message, with the reserved bits zero.
 // Rule: RDMAP-4.1-01, RDMAP-4.1-07, RDMAP-3.1-04
 func (t *sender) control(op Opcode) uint8 { return t.version<<6 | uint8(op) }
 
 func (t *sender) untagged(op Opcode, ulp uint32) ddp.Header {
 	qn := op.QN()
+	// Rule: DDP-4.3-07, DDP-4.3-08, DDP-4.3-09
+	t.msn[qn]++ // 1 is the first, and 0 follows 2^32-1 (RFC 5041 section 4.3)
 	// Rule: RDMAP-4.1-02, RDMAP-4.1-03, EXT-4.1-02, RDMAP-3.1-04
-	h := ddp.Header{Last: true, Version: t.version, Control: t.control(op), ULP32: ulp, QN: qn, MSN: t.msn[qn]}
-	t.msn[qn]++ // wraps from 2^32-1 to 0
-	return h
+	return ddp.Header{Last: true, Version: t.version, Control: t.control(op), ULP32: ulp, QN: qn, MSN: t.msn[qn]}
 }
 
 func (t *sender) tagged(op Opcode, stag ddp.STag, to uint64) ddp.Header {
@@ -128,7 +122,8 @@ func (s *Stream) silenced(llp ddp.LLP) bool {
 	if s.err == nil && s.peerClosed && !s.queue.empty() && !llp.MaySend() {
 		s.fail(&protocol.Error{
 			Code: protocol.MPAConnectionLost, Section: "RFC 5044 section 7.1.2",
-			Detail: "the peer closed its half before its first message, so that this end may send nothing", Err: errNeverOpen,
+			Detail: "the peer closed its half before its first message, so that this end may send nothing",
+			Err:    errNeverOpen,
 		}, false)
 	}
 	return s.err != nil && !llp.MaySend()
@@ -323,6 +318,9 @@ func (s *Stream) requestDue() bool {
 		return false
 	}
 	e := s.queue.at(s.queue.next)
+	if e.state == entryDone {
+		return true // withdrawn
+	}
 	// Rule: RDMAP-6.1-03, RDMAP-6.1-04, RDMAP-8.1.1-11, SEC-6.4.3.3-02
 	if e.req.Op.awaitsResponse() && s.outstanding.full() {
 		return false
@@ -339,6 +337,10 @@ func (s *Stream) startRequest() bool {
 		// Rule: DDP-5.3-01, RDMAP-5.1-05, RDMAP-5.2.1-06, RDMAP-5.3-05, RDMAP-5.5-08, EXT-5.2.1-11, EXT-6.3-05
 		// Rule: EXT-6.4-01
 		s.queue.next++
+		if e.state == entryDone { // withdrawn
+			s.send.queued++
+			continue
+		}
 		if e.req.Op.local() || e.req.Op.awaitsResponse() && !s.prepare(e) {
 			s.finishLocal(e)
 			s.send.queued++
@@ -433,7 +435,9 @@ func (s *Stream) finishLocal(e *entry) {
 		}
 		return
 	case OpRead:
-		e.err = &protocol.Error{Code: protocol.RDMAPLocalCatastrophic, Detail: "no STag is left for the sink of an RDMA Read"}
+		e.err = &protocol.Error{
+			Code: protocol.RDMAPLocalCatastrophic, Detail: "no STag is left for the sink of an RDMA Read",
+		}
 		return
 	}
 	if !s.cfg.Table.Invalidate(e.req.Invalidate, s.cfg.Peer) {

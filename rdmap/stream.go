@@ -166,7 +166,6 @@ func NewStream(cfg Config) *Stream {
 	s.outstanding.init(cfg.Table, ord)
 	// Rule: RDMAP-5.2.2-02, RDMAP-6.1-02, EXT-5.2.2-03, RDMAP-8.1.2-06, SEC-6.4.3.3-01
 	s.inbound.size = ird
-	s.send.init()
 	s.send.version, s.send.out.Max = Version, cfg.MaxSegment
 	// Rule: MPA-3-10
 	if cfg.RDMAC {
@@ -278,17 +277,20 @@ func (s *Stream) check(r *SendWR) (uint32, error) {
 		return 0, fmt.Errorf("%w: Op is %d: not an operation", ErrInvalidRequest, uint8(r.Op))
 	}
 	if len(r.SG) > s.cfg.MaxSGE {
-		return 0, fmt.Errorf("%w: SG has %d elements: at most %d are allowed", ErrInvalidRequest, len(r.SG), s.cfg.MaxSGE)
+		return 0, fmt.Errorf("%w: SG has %d elements: at most %d are allowed", ErrInvalidRequest, len(r.SG),
+			s.cfg.MaxSGE)
 	}
 	var total uint64
 	for _, p := range r.SG {
 		total += uint64(len(p))
 	}
 	if total > math.MaxUint32 {
-		return 0, fmt.Errorf("%w: SG holds %d octets: a message is shorter than 2^32 (RFC 5041 section 5.2)", ErrInvalidRequest, total)
+		return 0, fmt.Errorf("%w: SG holds %d octets: a message is shorter than 2^32 (RFC 5041 section 5.2)",
+			ErrInvalidRequest, total)
 	}
 	if r.Inline && (total > uint64(s.cfg.MaxInline) || r.Op == OpRead) {
-		return 0, fmt.Errorf("%w: Inline %v of %d octets: only sent data, and at most %d octets", ErrInvalidRequest, r.Op, total, s.cfg.MaxInline)
+		return 0, fmt.Errorf("%w: Inline %v of %d octets: only sent data, and at most %d octets", ErrInvalidRequest,
+			r.Op, total, s.cfg.MaxInline)
 	}
 	if r.Op.awaitsResponse() && s.cfg.ORD == 0 {
 		return 0, fmt.Errorf("%w: %v needs an ORD of at least 1, but 0 was agreed at startup", ErrInvalidRequest, r.Op)

@@ -12,12 +12,9 @@ import (
 	"github.com/go-iwarp/iwarp/protocol"
 )
 
-// Sizes in octets of a Terminate header: the control word alone, and with
-// length, untagged DDP header and Read Request header.
-const (
-	MinTerminateLen = 4
-	MaxTerminateLen = 4 + 2 + ddp.UntaggedHeaderLen + ReadRequestLen
-)
+// MinTerminateLen is the size in octets of a Terminate header that is its control word
+// alone. With length, untagged DDP header and Read Request header it has 52.
+const MinTerminateLen = 4
 
 // The header control bits, as they stand in the first 32-bit word.
 const (
@@ -122,7 +119,9 @@ func (t *Terminate) err(started bool) *protocol.Error {
 	e := &protocol.Error{Code: t.meaning(started), Remote: true, Offender: t.Offender}
 	var detail []string
 	if c := t.Code; e.Code != c {
-		detail = append(detail, fmt.Sprintf("sent as %d/%d/%02x, with layer and error type in each other's place as Linux siw does", c.Layer(), c.Type(), c.Number()))
+		detail = append(detail,
+			fmt.Sprintf("sent as %d/%d/%02x, with layer and error type in each other's place as Linux siw does",
+				c.Layer(), c.Type(), c.Number()))
 	}
 	if e.Code.Layer() == protocol.LayerRDMAP && e.Code.Type() == 0 {
 		if n := e.Code.Number(); n != 0 {
@@ -144,7 +143,8 @@ func (t *Terminate) err(started bool) *protocol.Error {
 // startup, that is over, and nothing is echoed, as siw does. What is left in doubt is taken as it stands.
 func (t *Terminate) meaning(started bool) protocol.Code {
 	exchanged := protocol.NewCode(protocol.Layer(t.Code.Type()), uint8(t.Code.Layer()), t.Code.Number())
-	late := started && t.Offender == nil && (t.Code == protocol.MPAInsufficientIRD || t.Code == protocol.MPANoMatchingRTR)
+	late := started && t.Offender == nil && (t.Code == protocol.MPAInsufficientIRD ||
+		t.Code == protocol.MPANoMatchingRTR)
 	if exchanged.Defined() && (t.Mirrored || late || !t.Code.Defined()) {
 		return exchanged
 	}
@@ -169,7 +169,7 @@ func describe(o *protocol.Offender) string {
 	return s + fmt.Sprintf(", DDP segment length %d", o.SegmentLength)
 }
 
-// AppendTo appends the header to b, at most [MaxTerminateLen] octets. A DDP
+// AppendTo appends the header to b, at most 52 octets. A DDP
 // header that is not 14 octets with T set or 18 with T clear, and an RDMAP header
 // that is not [ReadRequestLen] octets, cannot be sent and are left out.
 func (t *Terminate) AppendTo(b []byte) []byte {

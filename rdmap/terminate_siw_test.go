@@ -22,19 +22,46 @@ func TestMirroredTerminate(t *testing.T) {
 		unsupported bool
 		echo        string
 	}{
-		{"no receive", "2102 0300 0003" + immediate, protocol.DDPUntaggedNoBuffer, true, false, "Immediate Data"},
-		{"no such opcode", "2006 0300 0000" + immediate, protocol.RDMAPOpcode, true, true, "Immediate Data"},
-		{"access", "1002 0700 0000" + "4141 00000000 00000001 00000001 00000000" + readRequest, protocol.RDMAPAccess, true, false, "source STag"},
-		{"R without a header", "1000 0700 0000" + invHeader, protocol.RDMAPInvalidSTag, true, false, "Send with Invalidate"},
-		{"the same both ways", "1100 0300 0000" + "c140 00000007 0000000000000000", protocol.DDPTaggedInvalidSTag, false, false, "RDMA Write"},
-		{"cut", "2006 0300", protocol.RDMAPOpcode, true, true, ""},
-		{"no bits, and nothing as it stands", "2102 0000", protocol.DDPUntaggedNoBuffer, true, false, ""},
-		{"no bits, a CRC error", "0202 0000", protocol.MPACRC, true, false, ""},
-		{"no bits, in doubt", "2006 0000", protocol.MPAInsufficientIRD, false, false, ""},
-		{"in order", "0206 c000 0012" + immediate, protocol.RDMAPOpcode, false, true, "Immediate Data"},
-		{"in order, with other reserved bits", "2006 c300 0012" + immediate, protocol.MPAInsufficientIRD, false, false, "Immediate Data"},
-		{"other reserved bits alone", "2006 1300", protocol.MPAInsufficientIRD, false, false, ""},
-		{"nothing in either way", "1005 0300 0000" + immediate, protocol.NewCode(1, 0, 5), false, false, "Immediate Data"},
+		{
+			name: "no receive", hex: "2102 0300 0003" + immediate, code: protocol.DDPUntaggedNoBuffer, exchanged: true,
+			echo: "Immediate Data",
+		},
+		{
+			name: "no such opcode", hex: "2006 0300 0000" + immediate, code: protocol.RDMAPOpcode, exchanged: true,
+			unsupported: true, echo: "Immediate Data",
+		},
+		{
+			name: "access", hex: "1002 0700 0000" + "4141 00000000 00000001 00000001 00000000" + readRequest,
+			code: protocol.RDMAPAccess, exchanged: true, echo: "source STag",
+		},
+		{
+			name: "R without a header", hex: "1000 0700 0000" + invHeader, code: protocol.RDMAPInvalidSTag,
+			exchanged: true, echo: "Send with Invalidate",
+		},
+		{
+			name: "the same both ways", hex: "1100 0300 0000" + "c140 00000007 0000000000000000",
+			code: protocol.DDPTaggedInvalidSTag, echo: "RDMA Write",
+		},
+		{name: "cut", hex: "2006 0300", code: protocol.RDMAPOpcode, exchanged: true, unsupported: true, echo: ""},
+		{
+			name: "no bits, and nothing as it stands", hex: "2102 0000", code: protocol.DDPUntaggedNoBuffer,
+			exchanged: true, echo: "",
+		},
+		{name: "no bits, a CRC error", hex: "0202 0000", code: protocol.MPACRC, exchanged: true, echo: ""},
+		{name: "no bits, in doubt", hex: "2006 0000", code: protocol.MPAInsufficientIRD, echo: ""},
+		{
+			name: "in order", hex: "0206 c000 0012" + immediate, code: protocol.RDMAPOpcode, unsupported: true,
+			echo: "Immediate Data",
+		},
+		{
+			name: "in order, with other reserved bits", hex: "2006 c300 0012" + immediate,
+			code: protocol.MPAInsufficientIRD, echo: "Immediate Data",
+		},
+		{name: "other reserved bits alone", hex: "2006 1300", code: protocol.MPAInsufficientIRD, echo: ""},
+		{
+			name: "nothing in either way", hex: "1005 0300 0000" + immediate, code: protocol.NewCode(1, 0, 5),
+			echo: "Immediate Data",
+		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			term, _, err := rdmap.ParseTerminate(wire(t, tt.hex))
@@ -51,7 +78,8 @@ func TestMirroredTerminate(t *testing.T) {
 			if errors.Is(e, errors.ErrUnsupported) != tt.unsupported {
 				t.Errorf("ErrUnsupported: %t, want %t", !tt.unsupported, tt.unsupported)
 			}
-			if !strings.Contains(e.Detail, tt.echo) || (e.Offender != nil && e.Offender.DDPHeader != nil) != (tt.echo != "") {
+			if !strings.Contains(e.Detail, tt.echo) ||
+				(e.Offender != nil && e.Offender.DDPHeader != nil) != (tt.echo != "") {
 				t.Errorf("echo %+v, %q, want %q", e.Offender, e.Detail, tt.echo)
 			}
 		})

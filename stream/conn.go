@@ -207,7 +207,8 @@ func (out *outbound) granted(value uint32, credits uint16, list []byte) error {
 	value &^= flags
 	limit := uint16(value)
 	if flags == grantMemory || value > 1<<17-1 || limit-out.seq > credits || limit-out.seq < out.limit-out.seq {
-		return fmt.Errorf("%w: sequence numbers up to %d granted: %d are used, %d granted before, and %d can be at a time",
+		return fmt.Errorf("%w: sequence numbers up to %d granted: %d are used, %d granted before, and %d can be at a "+
+			"time",
 			ErrProtocol, value, out.seq, out.limit, credits)
 	}
 	out.limit = limit
@@ -230,7 +231,8 @@ func (out *outbound) granted(value uint32, credits uint16, list []byte) error {
 		}
 	}
 	if flags != 0 {
-		return fmt.Errorf("%w: a grant of memory that is not in the list, or beyond %d that are not used up", ErrProtocol, len(out.grants))
+		return fmt.Errorf("%w: a grant of memory that is not in the list, or beyond %d that are not used up",
+			ErrProtocol, len(out.grants))
 	}
 	return nil
 }
@@ -342,9 +344,9 @@ func signal(c chan struct{}) {
 // ErrProtocol is in the error of a connection whose peer broke the rules of docs/stream.md.
 var ErrProtocol = errors.New("stream: the peer broke the protocol")
 
-// await sleeps until there may be something to do. One of the calls that sleep leads: it processes the messages, for the
-// others too, whom it tells by their wake. The error is that the deadline has passed or that this end has closed the
-// connection.
+// await sleeps until there may be something to do. One of the calls that sleep leads: it processes the messages,
+// for the others too, whom it tells by their wake. The error is that the deadline has passed or that this end has
+// closed the connection.
 func (c *Conn) await(wake <-chan struct{}, until *deadline) error {
 	select {
 	case c.leading <- struct{}{}:
@@ -419,8 +421,8 @@ func (c *Conn) CloseWrite() error {
 
 // Close tells the peer that this end neither sends nor reads any more, and ends the connection. Calls of Read and Write
 // that wait return. It waits until the network has taken what was written, and no longer than the CloseTimeout of
-// [iwarp.Config] without progress; the rest of the end goes on in the background, for as long as the peer keeps its half open and
-// CloseTimeout allows.
+// [iwarp.Config] without progress; the rest of the end goes on in the background, for as long as the peer keeps
+// its half open and CloseTimeout allows.
 func (c *Conn) Close() error {
 	err := c.opError("close", net.ErrClosed)
 	c.closing.Do(func() {

@@ -41,7 +41,8 @@ func script(t *testing.T, cfg *Config) (*scripted, *Conn) {
 		}
 	}
 	d := privateData{
-		credits: 32, grants: sge{0, uint32(s.list.STag()), grantEntries}, first: sge{0, uint32(s.ring.STag()), 4096},
+		credits: 32, grants: sge{addr: 0, stag: uint32(s.list.STag()), length: grantEntries},
+		first: sge{addr: 0, stag: uint32(s.ring.STag()), length: 4096},
 	}
 	accepted := make(chan *Conn)
 	go func() {
@@ -51,7 +52,8 @@ func script(t *testing.T, cfg *Config) (*scripted, *Conn) {
 		}
 		accepted <- c
 	}()
-	if s.Conn, err = iwarp.Dial(t.Context(), "tcp", ln.Addr().String(), &iwarp.Config{PD: pd, PrivateData: d.AppendTo(nil)}); err != nil {
+	if s.Conn, err = iwarp.Dial(t.Context(), "tcp", ln.Addr().String(),
+		&iwarp.Config{PD: pd, PrivateData: d.AppendTo(nil)}); err != nil {
 		t.Fatal(err)
 	}
 	if s.peer, err = parsePrivateData(s.ConnectionState().PrivateData); err != nil {
@@ -99,14 +101,20 @@ func TestHostileMessages(t *testing.T) {
 			s.say(t, kindState, stateShutdown)
 			s.say(t, kindData, 1)
 		},
-		"a limit of 0":                    func(s *scripted) { s.say(t, kindGrant, 0) },
-		"a limit that goes back":          func(s *scripted) { s.say(t, kindGrant, 31) },
-		"a limit beyond the credits":      func(s *scripted) { s.say(t, kindGrant, 33) },
-		"a limit of 18 bits":              func(s *scripted) { s.say(t, kindGrant, 1<<17|32) },
-		"memory that is not in the list":  func(s *scripted) { s.say(t, kindGrant, 32|grantMarked|grantMemory) },
-		"memory without the other mark":   func(s *scripted) { s.say(t, kindGrant, 32|grantMemory) },
-		"memory that wraps":               func(s *scripted) { s.grant(t, sge{1<<64 - 1, 1, 2}, 0) },
-		"memory that wraps, and is noted": func(s *scripted) { s.grant(t, sge{1<<64 - 1, 1, 2}, grantMarked|grantMemory) },
+		"a limit of 0":                   func(s *scripted) { s.say(t, kindGrant, 0) },
+		"a limit that goes back":         func(s *scripted) { s.say(t, kindGrant, 31) },
+		"a limit beyond the credits":     func(s *scripted) { s.say(t, kindGrant, 33) },
+		"a limit of 18 bits":             func(s *scripted) { s.say(t, kindGrant, 1<<17|32) },
+		"memory that is not in the list": func(s *scripted) { s.say(t, kindGrant, 32|grantMarked|grantMemory) },
+		"memory without the other mark":  func(s *scripted) { s.say(t, kindGrant, 32|grantMemory) },
+		"memory that wraps": func(s *scripted) {
+			s.grant(t, sge{addr: 1<<64 - 1, stag: 1, length: 2},
+				0)
+		},
+		"memory that wraps, and is noted": func(s *scripted) {
+			s.grant(t, sge{addr: 1<<64 - 1, stag: 1, length: 2},
+				grantMarked|grantMemory)
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s, c := script(t, cfg)
@@ -157,7 +165,10 @@ func TestHostileAccess(t *testing.T) {
 		"beyond the ring": func(s *scripted) error {
 			return s.RDMAWrite(t.Context(), make([]byte, 2), remote(&s.peer.first, 16<<10-1))
 		},
-		"reading": func(s *scripted) error { return s.RDMARead(t.Context(), make([]byte, 1), remote(&s.peer.first, 0)) },
+		"reading": func(s *scripted) error {
+			return s.RDMARead(t.Context(), make([]byte, 1),
+				remote(&s.peer.first, 0))
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s, c := script(t, &Config{RecvBuffer: 16 << 10})
@@ -186,7 +197,8 @@ func TestHostileStartup(t *testing.T) {
 	}()
 	for name, b := range badPrivateData(t) {
 		var rejected *iwarp.RejectError
-		if _, err := iwarp.Dial(ctx, "tcp", ln.Addr().String(), &iwarp.Config{PrivateData: b}); !errors.As(err, &rejected) {
+		if _, err := iwarp.Dial(ctx, "tcp", ln.Addr().String(), &iwarp.Config{PrivateData: b}); !errors.As(err,
+			&rejected) {
 			t.Errorf("%s, to a listener: %v", name, err)
 		}
 		raw, err := iwarp.Listen("tcp", "127.0.0.1:0", &iwarp.Config{PrivateData: b})
@@ -223,7 +235,7 @@ func TestSilentEnd(t *testing.T) {
 // rsockets do not mark their grants, and may write one before its message: it is found with any grant message.
 func TestUnmarkedGrants(t *testing.T) {
 	s, c := script(t, nil)
-	s.grant(t, sge{4096, uint32(s.ring.STag()), 4096}, 0)
+	s.grant(t, sge{addr: 4096, stag: uint32(s.ring.STag()), length: 4096}, 0)
 	_ = c.SetDeadline(time.Now().Add(time.Minute))
 	if n, err := c.Write(make([]byte, 8192)); n != 8192 || err != nil {
 		t.Fatal(n, err)

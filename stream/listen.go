@@ -97,7 +97,8 @@ func (l *Listener) AcceptStream(ctx context.Context) (*Conn, error) {
 			return nil, context.Cause(ctx)
 		}
 		if log := l.cfg.Conn.Logger; log != nil {
-			log.LogAttrs(ctx, slog.LevelWarn, "stream refused", slog.Any("remote", r.RemoteAddr()), slog.Any("error", err))
+			log.LogAttrs(ctx, slog.LevelWarn, "stream refused", slog.Any("remote", r.RemoteAddr()),
+				slog.Any("error", err))
 		}
 	}
 }

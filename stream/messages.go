@@ -112,7 +112,8 @@ func (m *Messages) room(ctx context.Context, n int) (int, error) {
 		if some {
 			return int(min(uint64(n), octets-frameLen, maxFragment)), nil
 		}
-		if err := interruptible(ctx, &c.sendUntil, func() error { return c.await(c.writable, &c.sendUntil) }); err != nil {
+		if err := interruptible(ctx, &c.sendUntil,
+			func() error { return c.await(c.writable, &c.sendUntil) }); err != nil {
 			return 0, err
 		}
 	}
@@ -150,7 +151,8 @@ func (m *Messages) recv(p []byte) (int, error) {
 			}
 		}
 		if int64(m.total) > int64(len(p)) {
-			return int(m.total), m.keep(p, fmt.Errorf("%w: message of %d octets, room for %d", iwarp.ErrShortBuffer, m.total, len(p)))
+			return int(m.total), m.keep(p,
+				fmt.Errorf("%w: message of %d octets, room for %d", iwarp.ErrShortBuffer, m.total, len(p)))
 		}
 		if m.left > 0 {
 			n, err := m.c.read(p[m.have : m.have+m.left])

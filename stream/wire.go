@@ -75,11 +75,13 @@ func parsePrivateData(b []byte) (d privateData, err error) {
 	d.grants, d.first = parseSGE(b[8:]), parseSGE(b[24:])
 	switch {
 	case d.flags&flagBigEndian != 0:
-		return d, fmt.Errorf("stream: the peer's Private Data: flags are 0x%02x: big-endian messages are not supported", d.flags)
+		return d, fmt.Errorf("stream: the peer's Private Data: flags are 0x%02x: big-endian messages are not supported",
+			d.flags)
 	case d.credits < 2:
 		return d, fmt.Errorf("stream: the peer's Private Data: credits are %d: at least 2", d.credits)
 	case d.grants.length < 2 || d.grants.length > maxGrantEntries:
-		return d, fmt.Errorf("stream: the peer's Private Data: the list of grants has %d entries: from 2 to %d", d.grants.length, maxGrantEntries)
+		return d, fmt.Errorf("stream: the peer's Private Data: the list of grants has %d entries: from 2 to %d",
+			d.grants.length, maxGrantEntries)
 	case wraps(d.grants.addr, uint64(d.grants.length)*sgeLen):
 		return d, fmt.Errorf("stream: the peer's Private Data: the list of grants at TO 0x%x wraps 2^64", d.grants.addr)
 	case d.first.length == 0:
@@ -92,7 +94,9 @@ func parsePrivateData(b []byte) (d privateData, err error) {
 const maxGrantEntries = 1 << 10
 
 func parseSGE(b []byte) sge {
-	return sge{addr: binary.BigEndian.Uint64(b), stag: binary.BigEndian.Uint32(b[8:]), length: binary.BigEndian.Uint32(b[12:])}
+	return sge{
+		addr: binary.BigEndian.Uint64(b), stag: binary.BigEndian.Uint32(b[8:]), length: binary.BigEndian.Uint32(b[12:]),
+	}
 }
 
 // check refuses a grant that no memory can have.

@@ -21,7 +21,8 @@ func TestPrivateData(t *testing.T) {
 	b := octets(t, "01 02 0180 000000 00"+"00005581c0de1000 00000100 00000002"+"00007f00beef0000 00000200 00010000")
 	d, err := parsePrivateData(b)
 	want := privateData{
-		flags: flagIOMap, credits: 384, grants: sge{0x5581c0de1000, 0x100, 2}, first: sge{0x7f00beef0000, 0x200, 65536},
+		flags: flagIOMap, credits: 384, grants: sge{addr: 0x5581c0de1000, stag: 0x100, length: 2},
+		first: sge{addr: 0x7f00beef0000, stag: 0x200, length: 65536},
 	}
 	if err != nil || d != want {
 		t.Fatalf("%+v, %v", d, err)
@@ -90,14 +91,14 @@ func TestMessage(t *testing.T) {
 }
 
 func TestGrantEntry(t *testing.T) {
-	b := (&sge{0x1122334455667788, 0x99aabbcc, 0x10000}).appendGrant(nil)
+	b := (&sge{addr: 0x1122334455667788, stag: 0x99aabbcc, length: 0x10000}).appendGrant(nil)
 	if want := octets(t, "8877665544332211 ccbbaa99 00000100"); !bytes.Equal(b, want) {
 		t.Errorf("% x", b)
 	}
 	list := make([]byte, ringOffset)
 	copy(list[sgeLen:], b)
 	s, ok := takeGrant(list[sgeLen:])
-	if want := (sge{0x1122334455667788, 0x99aabbcc, 0x10000}); !ok || s != want {
+	if want := (sge{addr: 0x1122334455667788, stag: 0x99aabbcc, length: 0x10000}); !ok || s != want {
 		t.Errorf("%+v, %v", s, ok)
 	}
 	if s, ok := takeGrant(list[sgeLen:]); ok {
@@ -106,7 +107,9 @@ func TestGrantEntry(t *testing.T) {
 }
 
 func FuzzPrivateData(f *testing.F) {
-	f.Add((&privateData{credits: 128, grants: sge{0, 1, 2}, first: sge{32, 1, 4096}}).AppendTo(nil))
+	f.Add((&privateData{
+		credits: 128, grants: sge{addr: 0, stag: 1, length: 2}, first: sge{addr: 32, stag: 1, length: 4096},
+	}).AppendTo(nil))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		d, err := parsePrivateData(b)
 		if err != nil {

@@ -12,8 +12,9 @@ import (
 )
 
 const (
-	sendDepth   = 128
-	maxPosted   = 48        // data messages that have not completed; two requests each, and the rest is for grants and states
+	sendDepth = 128
+	// data messages that have not completed; two requests each, and the rest is for grants and states
+	maxPosted   = 48
 	maxTogether = 8         // data messages that are posted together, for one call of TCP
 	maxChunk    = 512 << 10 // octets of a data message
 	maxGather   = 16        // elements of a request

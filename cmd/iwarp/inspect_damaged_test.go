@@ -40,12 +40,16 @@ func TestDamaged(t *testing.T) {
 				t.Fatal(err)
 			}
 			page := filepath.Join(dir, "page.html")
-			for _, args := range [][]string{{"--hex"}, {"--json", "--hex", "--html", page}, {"--verdict"}, {"--filter", "error"}} {
+			for _, args := range [][]string{
+				{"--hex"}, {"--json", "--hex", "--html", page}, {"--verdict"}, {"--filter", "error"},
+			} {
 				var out, errs bytes.Buffer
-				code := cli.Main(context.Background(), append(append([]string{"inspect"}, args...), damaged), &out, &errs)
+				code := cli.Main(context.Background(), append(append([]string{"inspect"}, args...), damaged), &out,
+					&errs)
 				complaint := strings.TrimPrefix(errs.String(), "iwarp: note: nothing in the capture matches --filter\n")
 				switch {
-				case code == ui.ExitUsage, code == ui.ExitOK && complaint != "", code == ui.ExitFailed && errs.Len()+out.Len() == 0,
+				case code == ui.ExitUsage, code == ui.ExitOK &&
+					complaint != "", code == ui.ExitFailed && errs.Len()+out.Len() == 0,
 					code == ui.ExitRuleBroken && args[0] != "--verdict":
 					t.Fatalf("%s, damage %d, %v: exit code %d, stderr %q", name, i, args, code, &errs)
 				}

@@ -36,8 +36,10 @@ func TestPageInBrowser(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			page := filepath.Join(dir, name+".html")
 			inspect(t, "--html", page, filepath.Join(dir, name+".pcapng"))
-			cmd := exec.CommandContext(t.Context(), browser, "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
-				"--disable-background-networking", "--disable-component-update", "--disable-sync", "--user-data-dir="+t.TempDir(),
+			cmd := exec.CommandContext(t.Context(), browser, "--headless", "--no-sandbox", "--disable-gpu",
+				"--disable-quic", "--no-first-run",
+				"--disable-background-networking", "--disable-component-update", "--disable-sync", "--user-data-dir="+
+					t.TempDir(),
 				"--enable-logging=stderr", "--dump-dom", "file://"+page)
 			var errs bytes.Buffer
 			cmd.Stderr = &errs

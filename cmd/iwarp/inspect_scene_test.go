@@ -115,7 +115,8 @@ func (s *scene) start(mRequest, mReply bool, private string) {
 		return iwarptest.FlagC | iwarptest.FlagS
 	}
 	s.fa.Markers, s.fb.Markers = mReply, mRequest
-	s.raw(iwarptest.Request(flags(mRequest), 2, iwarptest.Enhanced(peerToPeer|16, rtrWrite|rtrRead|8, []byte(private)))...)
+	s.raw(iwarptest.Request(flags(mRequest), 2,
+		iwarptest.Enhanced(peerToPeer|16, rtrWrite|rtrRead|8, []byte(private)))...)
 	s.answer(iwarptest.Reply(flags(mReply), 2, iwarptest.Enhanced(peerToPeer|8, rtrWrite|4, []byte("ok")))...)
 	s.send(iwarptest.Tagged(0, true, 0, 0, nil)) // the RTR
 }
@@ -150,7 +151,8 @@ func everything(s *scene) {
 	s.reply(iwarptest.Send(1, []byte("hello yourself")))
 	s.write(0x1000, octets(3000), 1440)
 	s.send(iwarptest.ReadRequest(1, stagA, 0x2000, 2000, stagB, 0x1000))
-	s.reply(iwarptest.Tagged(2, false, stagA, 0x2000, octets(1440)), iwarptest.Tagged(2, true, stagA, 0x2000+1440, octets(560)))
+	s.reply(iwarptest.Tagged(2, false, stagA, 0x2000, octets(1440)),
+		iwarptest.Tagged(2, true, stagA, 0x2000+1440, octets(560)))
 	s.send(iwarptest.FetchAdd(2, 7, stagB, 0x1008, 41, 0))
 	s.reply(iwarptest.AtomicResponse(1, 7, 1))
 	s.send(iwarptest.CmpSwap(3, 8, stagB, 0x1008, 42, 1000))
@@ -216,7 +218,8 @@ func hostile(s *scene) {
 }
 
 var scenes = map[string]func(*scene){
-	"everything": everything, "broken": broken, "markers": markers, "rejected": rejected, "two": two, "hostile": hostile,
+	"everything": everything, "broken": broken, "markers": markers, "rejected": rejected, "two": two,
+	"hostile": hostile,
 }
 
 // writeScenes records all scenes into a folder.

@@ -38,10 +38,12 @@ var hardCases = []hardCase{
 	{
 		name: "A startup frame that TCP cut in two", startup: 2, fpdus: 3,
 		play: func(s *scene) {
-			request := iwarptest.Request(iwarptest.FlagC|iwarptest.FlagS, 2, iwarptest.Enhanced(peerToPeer|16, rtrWrite|8, []byte("private")))
+			request := iwarptest.Request(iwarptest.FlagC|iwarptest.FlagS, 2,
+				iwarptest.Enhanced(peerToPeer|16, rtrWrite|8, []byte("private")))
 			s.raw(request[:18]...)
 			s.raw(request[18:]...)
-			s.answer(iwarptest.Reply(iwarptest.FlagC|iwarptest.FlagS, 2, iwarptest.Enhanced(peerToPeer|16, rtrWrite|8, nil))...)
+			s.answer(iwarptest.Reply(iwarptest.FlagC|iwarptest.FlagS, 2,
+				iwarptest.Enhanced(peerToPeer|16, rtrWrite|8, nil))...)
 			s.send(iwarptest.Tagged(0, true, 0, 0, nil))
 			s.send(iwarptest.Send(1, octets(100)))
 			s.reply(iwarptest.Send(1, octets(100)))
@@ -58,7 +60,12 @@ var hardCases = []hardCase{
 			s.reply(iwarptest.Send(2, octets(500)))
 			s.close()
 		},
-		inspect: judgement{note: "follows both", has: []string{`Markers from the Initiator only`, `2 CRC good, no Markers; 2 Send`, `3 CRC good, 6 Markers`}},
+		inspect: judgement{
+			note: "follows both",
+			has: []string{
+				`Markers from the Initiator only`, `2 CRC good, no Markers; 2 Send`, `3 CRC good, 6 Markers`,
+			},
+		},
 	},
 	{
 		name: "A Marker between two FPDUs, and one between PAD and CRC", startup: 2, fpdus: 4,
@@ -78,7 +85,10 @@ var hardCases = []hardCase{
 			s.send(iwarptest.Send(1, octets(100)), iwarptest.Send(2, octets(600)), iwarptest.Send(3, octets(300)))
 			s.close()
 		},
-		inspect: judgement{note: "each on its own", has: []string{`Send: 100 octets`, `Send: 600 octets`, `Send: 300 octets`, `4 CRC good, 3 Markers`}},
+		inspect: judgement{
+			note: "each on its own",
+			has:  []string{`Send: 100 octets`, `Send: 600 octets`, `Send: 300 octets`, `4 CRC good, 3 Markers`},
+		},
 	},
 	{
 		name: "Short Sends", startup: 2, fpdus: 3, flags: []string{},
@@ -99,8 +109,12 @@ var hardCases = []hardCase{
 			s.send(iwarptest.ImmediateSolicited(2, [8]byte{7: 0x43}))
 			s.close()
 		},
-		tshark:  judgement{note: "unknown opcodes", has: []string{`OpCode: Unknown \(0x8\)`, `OpCode: Unknown \(0x9\)`}},
-		inspect: judgement{note: "with their values", has: []string{`Immediate Data: 0x42`, `Immediate Data with SE: 0x43`}},
+		tshark: judgement{
+			note: "unknown opcodes", has: []string{`OpCode: Unknown \(0x8\)`, `OpCode: Unknown \(0x9\)`},
+		},
+		inspect: judgement{
+			note: "with their values", has: []string{`Immediate Data: 0x42`, `Immediate Data with SE: 0x43`},
+		},
 	},
 	{
 		name: "Enhanced startup (RFC 6581)", startup: 2, fpdus: 1,
@@ -108,8 +122,17 @@ var hardCases = []hardCase{
 			s.start(false, false, "")
 			s.close()
 		},
-		tshark:  judgement{note: "S is a reserved bit, the block is private data", has: []string{`Reserved: 0x10`, `Private data: 8010c008`}, lacks: []string{`IRD`, `ORD`}},
-		inspect: judgement{note: "every bit, what was agreed, and the RTR", has: []string{`A=1 .* IRD 16, ORD 8`, `agreed: .*peer-to-peer, RTR by write, Reads at once: Initiator 8, Responder 4`, `\[RTR\]`}},
+		tshark: judgement{
+			note: "S is a reserved bit, the block is private data",
+			has:  []string{`Reserved: 0x10`, `Private data: 8010c008`}, lacks: []string{`IRD`, `ORD`},
+		},
+		inspect: judgement{
+			note: "every bit, what was agreed, and the RTR",
+			has: []string{
+				`A=1 .* IRD 16, ORD 8`, `agreed: .*peer-to-peer, RTR by write, Reads at once: Initiator 8, Responder 4`,
+				`\[RTR\]`,
+			},
+		},
 	},
 	{
 		name: "A Terminate that echoes a Read Request", startup: 2, fpdus: 3,
@@ -120,8 +143,17 @@ var hardCases = []hardCase{
 			s.reply(iwarptest.Terminate(0x0100, refused))
 			s.close()
 		},
-		tshark:  judgement{note: "shows 14 of the 18 octets of the DDP header, so the Read Request is off by four", has: []string{`Terminated DDP Header: 414100000000000000010000000[01](?:\D|\n)`}},
-		inspect: judgement{note: "both decoded, and the frame found", has: []string{`invalid STag \(0/1/00\)`, `RDMA Read Request, QN 1, MSN 1, MO 0, of 64 octets from STag 0x55667788, TO 0x1000`, `frame 7`}},
+		tshark: judgement{
+			note: "shows 14 of the 18 octets of the DDP header, so the Read Request is off by four",
+			has:  []string{`Terminated DDP Header: 414100000000000000010000000[01](?:\D|\n)`},
+		},
+		inspect: judgement{
+			note: "both decoded, and the frame found",
+			has: []string{
+				`invalid STag \(0/1/00\)`,
+				`RDMA Read Request, QN 1, MSN 1, MO 0, of 64 octets from STag 0x55667788, TO 0x1000`, `frame 7`,
+			},
+		},
 	},
 	{
 		name: "A capture that begins in the middle of the connection", skip: 8, startup: 0, fpdus: 4,
@@ -133,13 +165,18 @@ var hardCases = []hardCase{
 			}
 			s.close()
 		},
-		inspect: judgement{note: "found by its CRCs", has: []string{`it began before the capture`, `Send: 300 octets, QN 0, MSN 2`}},
+		inspect: judgement{
+			note: "found by its CRCs", has: []string{`it began before the capture`, `Send: 300 octets, QN 0, MSN 2`},
+		},
 	},
 	{
 		name: "Rules that are broken", startup: 2, fpdus: 4,
-		play:    broken,
-		tshark:  judgement{note: "names the bad CRC and no other", has: []string{`Bad CRC32`}},
-		inspect: judgement{note: "names all four, with frame and octet", has: []string{`frame .*MPA-7.1.2-14|rule broken: MPA-7.1.2-14`, `MPA-4.1-03`, `DDP-4.3-08`, `MPA-4.4-15`}},
+		play:   broken,
+		tshark: judgement{note: "names the bad CRC and no other", has: []string{`Bad CRC32`}},
+		inspect: judgement{
+			note: "names all four, with frame and octet",
+			has:  []string{`frame .*MPA-7.1.2-14|rule broken: MPA-7.1.2-14`, `MPA-4.1-03`, `DDP-4.3-08`, `MPA-4.4-15`},
+		},
 	},
 }
 
@@ -189,7 +226,8 @@ func (j *judgement) check(t *testing.T, who, output string) {
 func inspect(t *testing.T, args ...string) string {
 	t.Helper()
 	var out, errs bytes.Buffer
-	if code := cli.Main(context.Background(), append([]string{"inspect"}, args...), &out, &errs); code != 0 || errs.Len() > 0 {
+	if code := cli.Main(context.Background(), append([]string{"inspect"}, args...), &out, &errs); code != 0 ||
+		errs.Len() > 0 {
 		t.Fatalf("exit code %d, %s", code, &errs)
 	}
 	return out.String()
@@ -223,7 +261,8 @@ func TestHardCases(t *testing.T) {
 	if version != "4.0" || t.Failed() {
 		t.Skipf("the table in docs/inspect.md is about tshark 4.0; here is %q", version)
 	}
-	document(t, "tshark", "| what the capture has | tshark 4.0 | iwarp inspect |\n| --- | --- | --- |\n"+strings.Join(rows, ""))
+	document(t, "tshark",
+		"| what the capture has | tshark 4.0 | iwarp inspect |\n| --- | --- | --- |\n"+strings.Join(rows, ""))
 }
 
 // run has both look at one case and gives its line of the table.
@@ -231,7 +270,8 @@ func (c *hardCase) run(t *testing.T, tshark, version string) string {
 	name := c.capture(t)
 	text := inspect(t, name)
 	c.inspect.check(t, "inspect", text)
-	ours := c.counts(strings.Count(text, "> MPA Re")+strings.Count(text, "- MPA Re"), strings.Count(inspect(t, "--hex", name), " FPDU at octet "), 0)
+	ours := c.counts(strings.Count(text, "> MPA Re")+strings.Count(text, "- MPA Re"),
+		strings.Count(inspect(t, "--hex", name), " FPDU at octet "), 0)
 	if want := c.counts(c.startup, c.fpdus, 0); ours != want {
 		t.Errorf("inspect finds %s, want %s:\n%s", ours, want, text)
 	}
@@ -241,7 +281,8 @@ func (c *hardCase) run(t *testing.T, tshark, version string) string {
 	if c.flags == nil {
 		c.flags = []string{"--disable-heuristic", "rpcrdma_iwarp"}
 	}
-	out, err := exec.CommandContext(t.Context(), tshark, append([]string{"-r", name, "-n", "-V"}, c.flags...)...).Output()
+	out, err := exec.CommandContext(t.Context(), tshark,
+		append([]string{"-r", name, "-n", "-V"}, c.flags...)...).Output()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -249,7 +290,8 @@ func (c *hardCase) run(t *testing.T, tshark, version string) string {
 	if version == "4.0" {
 		c.tshark.check(t, "tshark", judged)
 	}
-	theirs := c.counts(strings.Count(judged, "frame header\n"), strings.Count(judged, "ULPDU length:"), len(malformed.FindAllString(judged, -1)))
+	theirs := c.counts(strings.Count(judged, "frame header\n"), strings.Count(judged, "ULPDU length:"),
+		len(malformed.FindAllString(judged, -1)))
 	return fmt.Sprintf("| %s | %s | %s |\n", c.name, cell(theirs, c.tshark.note), cell(ours, c.inspect.note))
 }
 

@@ -34,7 +34,8 @@ func run(w io.Writer) error {
 	transport := &http.Transport{DialContext: (&stream.Dialer{}).DialContext}
 	client := &http.Client{Transport: transport}
 	for _, size := range []int{0, 1 << 20} {
-		resp, err := client.Post("http://"+ln.Addr().String()+"/upload", "text/plain", strings.NewReader(strings.Repeat("x", size)))
+		resp, err := client.Post("http://"+ln.Addr().String()+"/upload", "text/plain",
+			strings.NewReader(strings.Repeat("x", size)))
 		if err != nil {
 			return err
 		}

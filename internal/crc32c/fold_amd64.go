@@ -8,7 +8,8 @@ import (
 
 const foldName = "AVX-512 VPCLMULQDQ"
 
-var folds = cpu.X86.HasAVX512F && cpu.X86.HasAVX512VL && cpu.X86.HasAVX512DQ && cpu.X86.HasAVX512VPCLMULQDQ && cpu.X86.HasSSE42
+var folds = cpu.X86.HasAVX512F && cpu.X86.HasAVX512VL && cpu.X86.HasAVX512DQ && cpu.X86.HasAVX512VPCLMULQDQ &&
+	cpu.X86.HasSSE42
 
 // constants has, for the distances of 256, 64 and 16 octets that a block of 16
 // octets is moved by, the two factors x^(d+32) and x^(d-32) modulo the

@@ -40,7 +40,9 @@ type Error struct {
 
 // Error names the address.
 func (e *Error) Error() string {
-	return fmt.Sprintf("iwarp: memory at address %#x is not there: it was unmapped, or the file behind it has become shorter", e.Addr)
+	return fmt.Sprintf("iwarp: memory at address %#x is not there: it was unmapped, or the file behind it has become "+
+		"shorter",
+		e.Addr)
 }
 
 // Guard has faults of this goroutine panic from now on, and reports whether they

@@ -89,7 +89,8 @@ func TestFind(t *testing.T) {
 		t.Errorf("nothing is missing: %v", e)
 	}
 	for _, p := range [][]byte{mem, mem[page-1 : page+1], mem[page:], mem[page+1 : page+2]} {
-		if e := fault.Find([][]byte{make([]byte, 10), mem[:page], p}); e == nil || !e.Within(p) || e.Within(mem[:page]) {
+		if e := fault.Find([][]byte{make([]byte, 10), mem[:page], p}); e == nil || !e.Within(p) ||
+			e.Within(mem[:page]) {
 			t.Errorf("%d octets: %v", len(p), e)
 		}
 	}

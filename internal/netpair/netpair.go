@@ -48,7 +48,8 @@ func (c *Config) check() (Config, error) {
 		v.MTU = DefaultMTU
 	}
 	if v.MTU < MinMTU || v.MTU > MaxMTU {
-		return v, fmt.Errorf("netpair: MTU %d: from %d, the least of IPv6, to %d, the most of a veth", v.MTU, MinMTU, MaxMTU)
+		return v, fmt.Errorf("netpair: MTU %d: from %d, the least of IPv6, to %d, the most of a veth", v.MTU, MinMTU,
+			MaxMTU)
 	}
 	return v, nil
 }

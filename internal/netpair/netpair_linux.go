@@ -111,7 +111,8 @@ func steer(dev string) error {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Unshareflags: unix.CLONE_NEWNS} // nobody else sees that mount
 	if out, err := cmd.CombinedOutput(); err != nil {
 		// Root of a user namespace may make networks, but may not say which processor does what.
-		return fmt.Errorf("%w: receive packet steering takes the rights of root of the machine: %w: %s", ErrUnsupported, err, bytes.TrimSpace(out))
+		return fmt.Errorf("%w: receive packet steering takes the rights of root of the machine: %w: %s", ErrUnsupported,
+			err, bytes.TrimSpace(out))
 	}
 	return nil
 }

@@ -25,7 +25,9 @@ func TestCounter(t *testing.T) {
 			t.Errorf("%q: %d, %v", in, n, err)
 		}
 	}
-	for _, in := range []string{"", "Tcp: RetransSegs\n", "Tcp: A RetransSegs\nTcp: 1\n", "Tcp: RetransSegs\nTcp: x\n"} {
+	for _, in := range []string{
+		"", "Tcp: RetransSegs\n", "Tcp: A RetransSegs\nTcp: 1\n", "Tcp: RetransSegs\nTcp: x\n",
+	} {
 		if _, err := counter([]byte(in), "Tcp:", "RetransSegs"); err == nil {
 			t.Errorf("%q: no error", in)
 		}
@@ -36,7 +38,8 @@ func TestCounter(t *testing.T) {
 func TestSteering(t *testing.T) {
 	for _, kernel := range []bool{false, true} {
 		p := Need(t, &Config{KernelSteering: kernel})
-		cmd := exec.Command("sh", "-c", "mount -t sysfs sysfs /sys && cat /sys/class/net/"+device+"/queues/rx-*/rps_cpus")
+		cmd := exec.Command("sh", "-c",
+			"mount -t sysfs sysfs /sys && cat /sys/class/net/"+device+"/queues/rx-*/rps_cpus")
 		cmd.SysProcAttr = &syscall.SysProcAttr{Unshareflags: syscall.CLONE_NEWNS}
 		out, err := p.B.Output(cmd)
 		if err != nil {
@@ -66,7 +69,9 @@ func TestNoOffloads(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"tx-tcp-segmentation: off", "generic-segmentation-offload: off", "generic-receive-offload: off"} {
+	for _, want := range []string{
+		"tx-tcp-segmentation: off", "generic-segmentation-offload: off", "generic-receive-offload: off",
+	} {
 		if !strings.Contains(string(out), want) {
 			t.Errorf("no %q in %s", want, out)
 		}

@@ -15,7 +15,8 @@ const maxHuge = 4 << 20
 
 // hugeSize is that of a transparent huge page in octets, 0 if there are none.
 func hugeSize() int {
-	if b, err := os.ReadFile("/sys/kernel/mm/transparent_hugepage/enabled"); err != nil || strings.Contains(string(b), "[never]") {
+	if b, err := os.ReadFile("/sys/kernel/mm/transparent_hugepage/enabled"); err != nil ||
+		strings.Contains(string(b), "[never]") {
 		return 0
 	}
 	s, err := os.ReadFile("/sys/kernel/mm/transparent_hugepage/hpage_pmd_size")

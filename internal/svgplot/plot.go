@@ -134,8 +134,11 @@ func Page(figures ...Figure) []byte {
 	const title = 24.0 // the height of one
 	var b strings.Builder
 	height := (figureHeight + title) * float64(len(figures))
-	fmt.Fprintf(&b, `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %g %g" font-family="sans-serif" color="#222">`, figureWidth, height)
-	b.WriteString("<style>text { font-size: 12px; fill: currentColor } .grid { stroke: #ddd } .mid { text-anchor: middle } " +
+	fmt.Fprintf(&b,
+		`<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %g %g" font-family="sans-serif" color="#222">`,
+		figureWidth, height)
+	b.WriteString("<style>text { font-size: 12px; fill: currentColor } .grid { stroke: #ddd } .mid { text-anchor: " +
+		"middle } " +
 		".right { text-anchor: end }</style>" + `<rect width="100%" height="100%" fill="#fff"/>` + "\n")
 	for i, f := range figures {
 		at := (figureHeight + title) * float64(i)
@@ -150,15 +153,18 @@ func Page(figures ...Figure) []byte {
 
 // draw writes the figure as an svg element with some attributes.
 func (f *Figure) draw(b *strings.Builder, attributes string) {
-	fmt.Fprintf(b, `<svg %sviewBox="0 0 %g %g" role="img" aria-label="%s">`, attributes, figureWidth, figureHeight, template.HTMLEscapeString(f.Title))
+	fmt.Fprintf(b, `<svg %sviewBox="0 0 %g %g" role="img" aria-label="%s">`, attributes, figureWidth, figureHeight,
+		template.HTMLEscapeString(f.Title))
 	for _, v := range f.ticks() {
-		fmt.Fprintf(b, `<line class="grid" x1="%g" x2="%g" y1="%.1f" y2="%.1f"/><text class="right" x="%g" y="%.1f">%s</text>`,
+		fmt.Fprintf(b,
+			`<line class="grid" x1="%g" x2="%g" y1="%.1f" y2="%.1f"/><text class="right" x="%g" y="%.1f">%s</text>`,
 			areaLeft, areaLeft+areaWidth, f.y(v), f.y(v), areaLeft-6, f.y(v)+4, short(v))
 	}
 	step := len(f.Labels)/16 + 1
 	for i, label := range f.Labels {
 		if i%step == 0 {
-			fmt.Fprintf(b, `<text class="mid" x="%.1f" y="%g">%s</text>`, f.x(i), areaTop+areaHeight+18, template.HTMLEscapeString(label))
+			fmt.Fprintf(b, `<text class="mid" x="%.1f" y="%g">%s</text>`, f.x(i), areaTop+areaHeight+18,
+				template.HTMLEscapeString(label))
 		}
 	}
 	fmt.Fprintf(b, `<text x="4" y="12">%s</text>`, template.HTMLEscapeString(f.Unit))
@@ -178,7 +184,8 @@ func (f *Figure) drawCurve(b *strings.Builder, s *Curve) {
 		w := areaWidth / float64(max(len(f.Labels), 1)) * 0.8
 		for i, v := range s.Y {
 			if f.shows(v) {
-				fmt.Fprintf(b, `<rect x="%.1f" y="%.1f" width="%.1f" height="%.1f" fill="%s"><title>%.3g</title></rect>`,
+				fmt.Fprintf(b,
+					`<rect x="%.1f" y="%.1f" width="%.1f" height="%.1f" fill="%s"><title>%.3g</title></rect>`,
 					f.x(i)-w/2, f.y(v), w, areaTop+areaHeight-f.y(v), s.Color, v)
 			}
 		}
@@ -197,7 +204,8 @@ func (f *Figure) drawCurve(b *strings.Builder, s *Curve) {
 		fmt.Fprintf(b, `<circle cx="%.1f" cy="%.1f" r="4" fill="%s"><title>%s: %.4g</title></circle>`,
 			f.x(i), f.y(v), s.Color, template.HTMLEscapeString(label), v)
 	}
-	fmt.Fprintf(b, `<polyline points="%s" fill="none" stroke="%s" stroke-width="2"/>`, strings.Join(points, " "), s.Color)
+	fmt.Fprintf(b, `<polyline points="%s" fill="none" stroke="%s" stroke-width="2"/>`, strings.Join(points, " "),
+		s.Color)
 }
 
 // The colours of curves that are compared, which differ for everybody.

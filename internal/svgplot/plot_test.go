@@ -12,14 +12,19 @@ import (
 // Whatever is to be drawn, the result is XML whose every number is one.
 func TestSVG(t *testing.T) {
 	for name, f := range map[string]Figure{
-		"nothing":     {},
-		"one point":   {Labels: []string{"a"}, Series: []Curve{{Name: "<&>", Color: Ours, Y: []float64{3}}}},
-		"zeros":       {Labels: []string{"a", "b"}, Series: []Curve{{Y: []float64{0, 0}}}},
-		"no values":   {Labels: []string{"a", "b"}, Log: true, Series: []Curve{{Y: []float64{0, -1}}}},
-		"not numbers": {Labels: []string{"a", "b", "c"}, Log: true, Series: []Curve{{Y: []float64{math.NaN(), math.Inf(1), 5}}}},
-		"bars":        {Labels: []string{"a", "b"}, Bars: true, Series: []Curve{{Y: []float64{1, math.NaN()}}}},
-		"too many":    {Labels: []string{"a"}, Series: []Curve{{Y: []float64{1, 2, 3}}}},
-		"log":         {Title: `"quoted"`, Labels: []string{"64", "1M"}, Log: true, Series: []Curve{{Name: "a", Y: []float64{0.02, 7}}, {Name: "b", Y: []float64{1}}}},
+		"nothing":   {},
+		"one point": {Labels: []string{"a"}, Series: []Curve{{Name: "<&>", Color: Ours, Y: []float64{3}}}},
+		"zeros":     {Labels: []string{"a", "b"}, Series: []Curve{{Y: []float64{0, 0}}}},
+		"no values": {Labels: []string{"a", "b"}, Log: true, Series: []Curve{{Y: []float64{0, -1}}}},
+		"not numbers": {
+			Labels: []string{"a", "b", "c"}, Log: true, Series: []Curve{{Y: []float64{math.NaN(), math.Inf(1), 5}}},
+		},
+		"bars":     {Labels: []string{"a", "b"}, Bars: true, Series: []Curve{{Y: []float64{1, math.NaN()}}}},
+		"too many": {Labels: []string{"a"}, Series: []Curve{{Y: []float64{1, 2, 3}}}},
+		"log": {
+			Title: `"quoted"`, Labels: []string{"64", "1M"}, Log: true,
+			Series: []Curve{{Name: "a", Y: []float64{0.02, 7}}, {Name: "b", Y: []float64{1}}},
+		},
 	} {
 		for _, svg := range []string{string(f.SVG()), string(Page(f, f))} {
 			for d := xml.NewDecoder(strings.NewReader(svg)); ; {
@@ -51,11 +56,11 @@ func TestScale(t *testing.T) {
 		y           []float64
 		bottom, top float64
 	}{
-		{false, []float64{0.3, 7}, 0, 10},
-		{false, []float64{1, 2}, 0, 2},
-		{false, nil, 0, 1},
-		{true, []float64{0.03, 7}, 0.01, 10},
-		{true, []float64{3}, 1, 10},
+		{log: false, y: []float64{0.3, 7}, bottom: 0, top: 10},
+		{log: false, y: []float64{1, 2}, bottom: 0, top: 2},
+		{log: false, bottom: 0, top: 1},
+		{log: true, y: []float64{0.03, 7}, bottom: 0.01, top: 10},
+		{log: true, y: []float64{3}, bottom: 1, top: 10},
 	} {
 		f := Figure{Log: c.log, Series: []Curve{{Y: c.y}}}
 		f.scale()

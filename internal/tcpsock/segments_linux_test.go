@@ -24,15 +24,21 @@ func TestHeadersOfSegments(t *testing.T) {
 		end    bool
 		want   string // pieces of each header, with ! where a segment ends
 	}{
-		{"no cut", []int{1, 2, 3}, nil, 0, false, "3"},
-		{"the whole ends one", []int{1, 2, 3}, nil, 0, true, "3!"},
-		{"cuts", []int{1, 2, 3, 4}, []int{1, 3}, 0, false, "1! 2! 1"},
-		{"a cut at the end", []int{1, 2}, []int{1, 2}, 0, true, "1! 1!"},
-		{"some have gone", []int{1, 2}, []int{6, 7}, 5, false, "1! 1!"},
-		{"empty pieces", []int{0, 0, 5, 0}, []int{1, 3}, 0, false, "1!"},
-		{"nothing", nil, nil, 0, true, ""},
-		{"more pieces than a call takes", slices.Repeat([]int{1}, maxIovec+5), nil, 0, true, "1024"},
-		{"as many, with a cut", slices.Repeat([]int{1}, maxIovec+5), []int{1000}, 0, true, "1000! 24"},
+		{name: "no cut", pieces: []int{1, 2, 3}, start: 0, want: "3"},
+		{name: "the whole ends one", pieces: []int{1, 2, 3}, start: 0, end: true, want: "3!"},
+		{name: "cuts", pieces: []int{1, 2, 3, 4}, cuts: []int{1, 3}, start: 0, want: "1! 2! 1"},
+		{name: "a cut at the end", pieces: []int{1, 2}, cuts: []int{1, 2}, start: 0, end: true, want: "1! 1!"},
+		{name: "some have gone", pieces: []int{1, 2}, cuts: []int{6, 7}, start: 5, want: "1! 1!"},
+		{name: "empty pieces", pieces: []int{0, 0, 5, 0}, cuts: []int{1, 3}, start: 0, want: "1!"},
+		{name: "nothing", start: 0, end: true, want: ""},
+		{
+			name: "more pieces than a call takes", pieces: slices.Repeat([]int{1}, maxIovec+5), start: 0, end: true,
+			want: "1024",
+		},
+		{
+			name: "as many, with a cut", pieces: slices.Repeat([]int{1}, maxIovec+5), cuts: []int{1000}, start: 0,
+			end: true, want: "1000! 24",
+		},
 	} {
 		var bufs [][]byte
 		for _, n := range tt.pieces {

@@ -178,7 +178,8 @@ func (s *sender) sendmmsg(fd uintptr) bool {
 	m := s.many
 	for {
 		s.calls++
-		n, _, errno := unix.RawSyscall6(unix.SYS_SENDMMSG, fd, uintptr(unsafe.Pointer(&m.msgs[0])), uintptr(m.count), unix.MSG_NOSIGNAL, 0, 0)
+		n, _, errno := unix.RawSyscall6(unix.SYS_SENDMMSG, fd, uintptr(unsafe.Pointer(&m.msgs[0])), uintptr(m.count),
+			unix.MSG_NOSIGNAL, 0, 0)
 		switch errno {
 		case 0:
 			for i := range int(n) {
@@ -250,7 +251,8 @@ func (s *sender) sendmsg(fd uintptr) bool {
 // nothing to do. See docs/performance.md.
 func (s *sender) call(fd uintptr) (int, unix.Errno) {
 	if s.msg.Iovlen == 1 {
-		n, _, errno := unix.RawSyscall6(unix.SYS_SENDTO, fd, uintptr(unsafe.Pointer(s.msg.Iov.Base)), uintptr(s.msg.Iov.Len), uintptr(s.flags), 0, 0)
+		n, _, errno := unix.RawSyscall6(unix.SYS_SENDTO, fd, uintptr(unsafe.Pointer(s.msg.Iov.Base)),
+			uintptr(s.msg.Iov.Len), uintptr(s.flags), 0, 0)
 		return int(n), errno
 	}
 	n, _, errno := unix.RawSyscall(unix.SYS_SENDMSG, fd, uintptr(unsafe.Pointer(&s.msg)), uintptr(s.flags))

@@ -149,9 +149,18 @@ func TestStartupSent(t *testing.T) {
 		want string
 		cfg  iwarp.Config
 	}{
-		{"req_v1", iwarp.Config{MPA: iwarp.MPAConfig{Revision: 1}}},
-		{"req_v1_m_pd", iwarp.Config{MPA: iwarp.MPAConfig{Revision: 1, Markers: true}, PrivateData: []byte("abc")}},
-		{"req_v2_p2p", iwarp.Config{IRD: 16, ORD: 8, MPA: iwarp.MPAConfig{RTR: iwarp.RTRSend | iwarp.RTRWrite | iwarp.RTRRead}, PrivateData: []byte("x")}},
+		{want: "req_v1", cfg: iwarp.Config{MPA: iwarp.MPAConfig{Revision: 1}}},
+		{
+			want: "req_v1_m_pd",
+			cfg:  iwarp.Config{MPA: iwarp.MPAConfig{Revision: 1, Markers: true}, PrivateData: []byte("abc")},
+		},
+		{
+			want: "req_v2_p2p",
+			cfg: iwarp.Config{
+				IRD: 16, ORD: 8, MPA: iwarp.MPAConfig{RTR: iwarp.RTRSend | iwarp.RTRWrite | iwarp.RTRRead},
+				PrivateData: []byte("x"),
+			},
+		},
 	} {
 		p, up := start(t, true, &v.cfg)
 		p.WantRaw(v.want, octets(t, v.want))
@@ -162,8 +171,11 @@ func TestStartupSent(t *testing.T) {
 		request, want string
 		cfg           iwarp.Config
 	}{
-		{"req_v1", "rep_v1", iwarp.Config{}},
-		{"req_v2_p2p", "rep_v2_p2p", iwarp.Config{IRD: 8, ORD: 16, MPA: iwarp.MPAConfig{RTR: iwarp.RTRRead}}},
+		{request: "req_v1", want: "rep_v1", cfg: iwarp.Config{}},
+		{
+			request: "req_v2_p2p", want: "rep_v2_p2p",
+			cfg: iwarp.Config{IRD: 8, ORD: 16, MPA: iwarp.MPAConfig{RTR: iwarp.RTRRead}},
+		},
 	} {
 		p, up := start(t, false, &v.cfg)
 		p.SendRaw(octets(t, v.request))
@@ -198,7 +210,8 @@ func TestStartupRefused(t *testing.T) {
 		name      string
 		initiator bool
 	}{
-		{"bad_key", false}, {"req_to_initiator", true}, {"rev3", false}, {"pd_513", false}, {"v2_s_short", false}, {"pd_truncated", false},
+		{name: "bad_key"}, {name: "req_to_initiator", initiator: true}, {name: "rev3"}, {name: "pd_513"},
+		{name: "v2_s_short"}, {name: "pd_truncated"},
 	} {
 		t.Run(v.name, func(t *testing.T) {
 			p, up := start(t, v.initiator, nil)
@@ -211,7 +224,8 @@ func TestStartupRefused(t *testing.T) {
 			}
 			r := <-up
 			var perr *iwarp.ProtocolError
-			if !errors.As(r.err, &perr) || perr.Code != protocol.MPAStartup && perr.Code != protocol.MPAConnectionLost || perr.Remote {
+			if !errors.As(r.err, &perr) || perr.Code != protocol.MPAStartup &&
+				perr.Code != protocol.MPAConnectionLost || perr.Remote {
 				t.Errorf("error %v", r.err)
 			}
 			if v.name != "pd_truncated" && perr != nil && perr.Code != protocol.MPAStartup {
@@ -287,12 +301,14 @@ func TestGoldenSent(t *testing.T) {
 	sg := func(s string) [][]byte { return [][]byte{[]byte(s)} }
 	const stag = 0x11223344
 	post("send_hello", iwarp.SendWR{Op: iwarp.OpSend, SG: sg("hello")})
-	post("write", iwarp.SendWR{Op: iwarp.OpWrite, SG: sg("direct data !"), Remote: iwarp.RemoteBuffer{STag: stag, TO: base}})
+	post("write",
+		iwarp.SendWR{Op: iwarp.OpWrite, SG: sg("direct data !"), Remote: iwarp.RemoteBuffer{STag: stag, TO: base}})
 	post("write0", iwarp.SendWR{Op: iwarp.OpWrite, Remote: iwarp.RemoteBuffer{STag: 1}})
 	post("send0", iwarp.SendWR{Op: iwarp.OpSend})
 	post("send_inv", iwarp.SendWR{Op: iwarp.OpSendInvalidate, SG: sg("bye"), Invalidate: stag})
 	post("send_se", iwarp.SendWR{Op: iwarp.OpSend, SG: sg("ding"), Solicited: true})
-	post("send_se_inv", iwarp.SendWR{Op: iwarp.OpSendInvalidate, SG: sg("dong"), Invalidate: 0x55667788, Solicited: true})
+	post("send_se_inv",
+		iwarp.SendWR{Op: iwarp.OpSendInvalidate, SG: sg("dong"), Invalidate: 0x55667788, Solicited: true})
 	post("imm", iwarp.SendWR{Op: iwarp.OpImmediate, Immediate: 0x0102030405060708})
 	post("imm_se", iwarp.SendWR{Op: iwarp.OpImmediate, Immediate: 0x1112131415161718, Solicited: true})
 
@@ -317,11 +333,14 @@ func TestGoldenSent(t *testing.T) {
 		t.Error(err)
 	}
 
-	p, c = client(t, iwarptest.Reply(iwarptest.FlagM|iwarptest.FlagC, 1, nil), &iwarp.Config{MPA: iwarp.MPAConfig{Revision: 1}})
+	p, c = client(t, iwarptest.Reply(iwarptest.FlagM|iwarptest.FlagC, 1, nil),
+		&iwarp.Config{MPA: iwarp.MPAConfig{Revision: 1}})
 	post("send_hello_marker0", iwarp.SendWR{Op: iwarp.OpSend, SG: sg("hello")})
-	p, c = client(t, iwarptest.Reply(iwarptest.FlagM|iwarptest.FlagC, 1, nil), &iwarp.Config{MPA: iwarp.MPAConfig{Revision: 1}})
+	p, c = client(t, iwarptest.Reply(iwarptest.FlagM|iwarptest.FlagC, 1, nil),
+		&iwarp.Config{MPA: iwarp.MPAConfig{Revision: 1}})
 	post("rfc5044_fig5", iwarp.SendWR{Op: iwarp.OpSend, SG: [][]byte{make([]byte, 24)}})
-	p, c = client(t, iwarptest.Reply(iwarptest.FlagM|iwarptest.FlagC, 1, nil), &iwarp.Config{MPA: iwarp.MPAConfig{Revision: 1}})
+	p, c = client(t, iwarptest.Reply(iwarptest.FlagM|iwarptest.FlagC, 1, nil),
+		&iwarp.Config{MPA: iwarp.MPAConfig{Revision: 1}})
 	if err := c.Send(ctx, make([]byte, beforeFig6)); err != nil {
 		t.Fatal(err)
 	}

@@ -64,7 +64,8 @@ func unproved(found []claims.Claim, results map[string]string) (complaints []str
 		case "fail":
 			complaints = append(complaints, fmt.Sprintf("%s:%d: %s claims %s and failed", c.File, c.Line, c.Test, c.ID))
 		default:
-			complaints = append(complaints, fmt.Sprintf("%s:%d: %s claims %s and did not run", c.File, c.Line, c.Test, c.ID))
+			complaints = append(complaints,
+				fmt.Sprintf("%s:%d: %s claims %s and did not run", c.File, c.Line, c.Test, c.ID))
 		}
 	}
 	return complaints

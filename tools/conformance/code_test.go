@@ -103,7 +103,8 @@ func TestAssignCode(t *testing.T) {
 		{id: "A-1-05", name: "F", file: "f.go"},
 	}
 	complaints := assign(rules, found, places, map[string][]string{"A-1-01": {"broken"}})
-	if len(complaints) != 2 || !strings.Contains(complaints[0], "A-1-03, which does not apply") || !strings.Contains(complaints[1], "no requirement A-1-05") {
+	if len(complaints) != 2 || !strings.Contains(complaints[0], "A-1-03, which does not apply") ||
+		!strings.Contains(complaints[1], "no requirement A-1-05") {
 		t.Errorf("complaints %q", complaints)
 	}
 	if missing := rules.withoutCode(); len(missing) != 1 || !strings.Contains(missing[0], "A-1-02 is shown by TestB") {

@@ -36,7 +36,8 @@ import (
 
 func main() {
 	checkOnly := flag.Bool("check", false, "complain if the table is not up to date, and do not write it")
-	ran := flag.String("ran", "", "`file` with the output of go test -json: tests that claim a requirement must have passed")
+	ran := flag.String("ran", "",
+		"`file` with the output of go test -json: tests that claim a requirement must have passed")
 	flag.Parse()
 	complaints, err := run(cmp.Or(flag.Arg(0), "."), *checkOnly, *ran)
 	if err != nil {

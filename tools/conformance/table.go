@@ -49,7 +49,8 @@ func readCatalogue(name string) (catalogue, error) {
 	}
 	var rules catalogue
 	for _, l := range lines[1:] {
-		rules = append(rules, &rule{id: l[0], rfc: l[1], section: l[2], level: l[3], layer: l[4], text: l[5], reason: l[6]})
+		rules = append(rules,
+			&rule{id: l[0], rfc: l[1], section: l[2], level: l[3], layer: l[4], text: l[5], reason: l[6]})
 	}
 	return rules, nil
 }
@@ -58,7 +59,9 @@ func readCatalogue(name string) (catalogue, error) {
 func (rules catalogue) withoutCode() (complaints []string) {
 	for _, r := range rules {
 		if len(r.tests) > 0 && len(r.code) == 0 {
-			complaints = append(complaints, fmt.Sprintf("docs/requirements.tsv: %s is shown by %s, and no code has // Rule: %s", r.id, r.tests[0], r.id))
+			complaints = append(complaints,
+				fmt.Sprintf("docs/requirements.tsv: %s is shown by %s, and no code has // Rule: %s", r.id, r.tests[0],
+					r.id))
 		}
 	}
 	return complaints
@@ -80,7 +83,9 @@ func assign(rules catalogue, found []claims.Claim, places []place, mutants map[s
 		case r == nil:
 			complaints = append(complaints, fmt.Sprintf("%s:%d: no requirement %s", p.file, p.line, p.id))
 		case r.reason != "":
-			complaints = append(complaints, fmt.Sprintf("%s:%d: %s has code for %s, which does not apply (%s)", p.file, p.line, p.name, p.id, r.reason))
+			complaints = append(complaints,
+				fmt.Sprintf("%s:%d: %s has code for %s, which does not apply (%s)", p.file, p.line, p.name, p.id,
+					r.reason))
 		case !slices.ContainsFunc(r.code, func(q place) bool { return q.name == p.name }):
 			r.code = append(r.code, p)
 		}
@@ -92,7 +97,8 @@ func assign(rules catalogue, found []claims.Claim, places []place, mutants map[s
 			continue
 		}
 		if r.reason != "" {
-			complaints = append(complaints, fmt.Sprintf("%s:%d: %s shows %s, which does not apply (%s)", c.File, c.Line, c.Test, c.ID, r.reason))
+			complaints = append(complaints,
+				fmt.Sprintf("%s:%d: %s shows %s, which does not apply (%s)", c.File, c.Line, c.Test, c.ID, r.reason))
 		}
 		if !slices.Contains(r.tests, c.Name()) {
 			r.tests = append(r.tests, c.Name())
@@ -129,7 +135,8 @@ func render(rules catalogue) []byte {
 		}
 		if r.section != section {
 			section = r.section
-			fmt.Fprintf(&b, "\n### [RFC %s, %s](https://www.rfc-editor.org/rfc/rfc%s#%s)\n\n", rfc, title(section), rfc, anchor(section))
+			fmt.Fprintf(&b, "\n### [RFC %s, %s](https://www.rfc-editor.org/rfc/rfc%s#%s)\n\n", rfc, title(section), rfc,
+				anchor(section))
 		}
 		r.render(&b)
 	}

@@ -95,7 +95,8 @@ func (s *sources) read(dir string) (map[string][]declaration, error) {
 		}
 		offset := func(p token.Pos) int { return fset.Position(p).Offset }
 		for _, d := range decls.Of(f) {
-			all[d.Name] = append(all[d.Name], declaration{path.Join(dir, name), src, offset(begin(d.Node)), offset(d.Node.End())})
+			all[d.Name] = append(all[d.Name],
+				declaration{path.Join(dir, name), src, offset(begin(d.Node)), offset(d.Node.End())})
 		}
 	}
 	return all, nil
@@ -134,7 +135,8 @@ func lex(src []byte) (all []lexeme, err error) {
 		if !tok.IsLiteral() {
 			text = tok.String()
 		}
-		if n := len(all); n > 0 && all[n-1].text == "," && (tok == token.RPAREN || tok == token.RBRACE || tok == token.RBRACK) {
+		if n := len(all); n > 0 && all[n-1].text == "," &&
+			(tok == token.RPAREN || tok == token.RBRACE || tok == token.RBRACK) {
 			all = all[:n-1]
 		}
 		from := file.Offset(pos)

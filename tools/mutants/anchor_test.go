@@ -48,16 +48,19 @@ type T[X any] struct{ n uint8 }
 	write("low/other.go", "//go:build !go1.1\n\npackage low\n\nfunc Do() {}\n")
 	write("low/two.go", "package low\n\nfunc f(a, b int) {}\n")
 	for _, c := range []struct{ in, old, new, want string }{
-		{"iwarp.B", "B = 1", "B = 2", "\tB = 2 // one\n"},
-		{"iwarp.F", "A }", "B }", "return B }"},
-		{"low.T.Do", "if x { return }", "", "\t// Rule: A-1-01\n\n\tf(1,"},
-		{"low.T.Do", "f(1, 2)", "f(2, 1)", "\tf(2, 1)\n}"},
-		{"low.T.Do", "if x { return }; f(1, 2)", "f(1, 2); if x { return }", "// Rule: A-1-01\n\tf(1, 2)\n\tif x {\n\t\treturn\n\t}\n}"},
-		{"low.Do", "if x", "if !x", "\nfunc Do(x bool) {\n\tif !x {"},
-		{"low.T", "uint8", "uint16", "n uint16 }"},
-		{"low.T.Do, low.Do", "if x", "if !x", "\tif !x { // why"},
-		{"low.T.Do, low.Do", "if x", "if !x", "\nfunc Do(x bool) {\n\tif !x {"},
-		{"low.f", "a, b int", "b, a int", "func f(b, a int)"},
+		{in: "iwarp.B", old: "B = 1", new: "B = 2", want: "\tB = 2 // one\n"},
+		{in: "iwarp.F", old: "A }", new: "B }", want: "return B }"},
+		{in: "low.T.Do", old: "if x { return }", new: "", want: "\t// Rule: A-1-01\n\n\tf(1,"},
+		{in: "low.T.Do", old: "f(1, 2)", new: "f(2, 1)", want: "\tf(2, 1)\n}"},
+		{
+			in: "low.T.Do", old: "if x { return }; f(1, 2)", new: "f(1, 2); if x { return }",
+			want: "// Rule: A-1-01\n\tf(1, 2)\n\tif x {\n\t\treturn\n\t}\n}",
+		},
+		{in: "low.Do", old: "if x", new: "if !x", want: "\nfunc Do(x bool) {\n\tif !x {"},
+		{in: "low.T", old: "uint8", new: "uint16", want: "n uint16 }"},
+		{in: "low.T.Do, low.Do", old: "if x", new: "if !x", want: "\tif !x { // why"},
+		{in: "low.T.Do, low.Do", old: "if x", new: "if !x", want: "\nfunc Do(x bool) {\n\tif !x {"},
+		{in: "low.f", old: "a, b int", new: "b, a int", want: "func f(b, a int)"},
 	} {
 		_, got, err := newSources(root).replace(c.in, c.old, c.new)
 		if err == nil {

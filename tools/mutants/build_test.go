@@ -48,7 +48,8 @@ type checker struct {
 }
 
 func newChecker(t *testing.T) *checker {
-	cmd := exec.CommandContext(t.Context(), "go", "list", "-export", "-deps", "-f", "{{.ImportPath}}\t{{.Export}}", "./...")
+	cmd := exec.CommandContext(t.Context(), "go", "list", "-export", "-deps", "-f", "{{.ImportPath}}\t{{.Export}}",
+		"./...")
 	cmd.Dir = "../.."
 	out, err := cmd.Output()
 	if err != nil {
@@ -61,7 +62,8 @@ func newChecker(t *testing.T) *checker {
 	}
 	c := &checker{fset: token.NewFileSet(), packages: make(map[string]map[string]*ast.File)}
 	c.conf.Sizes = types.SizesFor("gc", runtime.GOARCH)
-	c.conf.Importer = importer.ForCompiler(c.fset, "gc", func(name string) (io.ReadCloser, error) { return os.Open(exports[name]) })
+	c.conf.Importer = importer.ForCompiler(c.fset, "gc",
+		func(name string) (io.ReadCloser, error) { return os.Open(exports[name]) })
 	return c
 }
 
@@ -86,7 +88,8 @@ func (c *checker) check(m *mutant) error {
 	var found []error
 	conf.Error = func(err error) {
 		var terr types.Error
-		if errors.As(err, &terr) && c.fset.Position(terr.Pos).Filename == m.name { // the others have imports for bodies that are not there
+		// the others have imports for bodies that are not there
+		if errors.As(err, &terr) && c.fset.Position(terr.Pos).Filename == m.name {
 			found = append(found, err)
 		}
 	}

@@ -40,7 +40,10 @@ var settings = []setting{
 	{name: "responder, client-server", serve: true, end: []string{"--rtr", "none"}},
 	{name: "initiator, Markers", all: true, end: []string{"--markers"}},
 	{name: "responder, Markers", serve: true, all: true, end: []string{"--markers"}},
-	{name: "responder, Markers both ways", serve: true, all: true, kit: []string{"--markers"}, end: []string{"--markers"}},
+	{
+		name: "responder, Markers both ways", serve: true, all: true, kit: []string{"--markers"},
+		end: []string{"--markers"},
+	},
 	{name: "initiator, no CRC", kit: []string{"--crc", "off"}, end: []string{"--crc", "off"}},
 	{name: "responder, no CRC", serve: true, kit: []string{"--crc", "off"}, end: []string{"--crc", "off"}},
 	{name: "responder, revision 1", serve: true, kit: []string{"--rev", "1"}, end: []string{"--rev", "1"}},
@@ -100,7 +103,8 @@ func runKit(ctx context.Context, o *options, mutants []*mutant) (open int, err e
 	if err := p.baseline(ctx); err != nil {
 		return 0, err
 	}
-	fmt.Printf("%d cases, counted once for each role, pass without a mutant (%v)\n", len(p.cases), time.Since(start).Round(time.Second))
+	fmt.Printf("%d cases, counted once for each role, pass without a mutant (%v)\n", len(p.cases),
+		time.Since(start).Round(time.Second))
 	each(ctx, o.parallel, mutants, func(m *mutant) { p.mutant(ctx, m) })
 	if ctx.Err() != nil {
 		return 0, ctx.Err()
@@ -126,7 +130,8 @@ func runKit(ctx context.Context, o *options, mutants []*mutant) (open int, err e
 
 // build builds the tool.
 func (p *proof) build(ctx context.Context, out string, flags ...string) error {
-	cmd := exec.CommandContext(ctx, "go", slices.Concat([]string{"build", "-o", out}, flags, []string{"./cmd/iwarp"})...)
+	cmd := exec.CommandContext(ctx, "go",
+		slices.Concat([]string{"build", "-o", out}, flags, []string{"./cmd/iwarp"})...)
 	cmd.Dir = p.o.root
 	if b, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("does not build: %w:\n%s", err, b)
@@ -158,7 +163,8 @@ func (p *proof) baseline(ctx context.Context) error {
 			}
 		}
 	}
-	slices.SortFunc(p.cases, func(a, b *kitCase) int { return cmp.Or(a.settings[0]-b.settings[0], strings.Compare(a.id, b.id)) })
+	slices.SortFunc(p.cases,
+		func(a, b *kitCase) int { return cmp.Or(a.settings[0]-b.settings[0], strings.Compare(a.id, b.id)) })
 	return nil
 }
 
@@ -264,7 +270,11 @@ func (p *proof) run(ctx context.Context, tool string, i int, pattern string) (ma
 	ctx, cancel := context.WithTimeout(ctx, p.o.timeout)
 	defer cancel()
 	s := settings[i]
-	kitArgs := slices.Concat([]string{"conform", "--json", "--ulp", "target", "--timeout", "3s", "--patience", "10s", "--wait", "5s", "--parallel", "24"}, s.kit)
+	kitArgs := slices.Concat([]string{
+		"conform", "--json", "--ulp", "target", "--timeout", "3s", "--patience", "10s", "--wait", "5s", "--parallel",
+		"24",
+	},
+		s.kit)
 	if pattern != "" {
 		kitArgs = append(kitArgs, "--run", pattern)
 	}
@@ -276,7 +286,8 @@ func (p *proof) run(ctx context.Context, tool string, i int, pattern string) (ma
 			return nil, err
 		}
 		defer kit.stop()
-		if end, err = start(ctx, tool, append(endArgs, "--parallel", "24", "--target-dial", kit.address)...); err != nil {
+		if end, err = start(ctx, tool,
+			append(endArgs, "--parallel", "24", "--target-dial", kit.address)...); err != nil {
 			return nil, err
 		}
 		defer end.stop()

@@ -45,9 +45,11 @@ func main() {
 	var o options
 	flag.IntVar(&o.n, "n", 0, "how many mutants to pick at random; 0: all")
 	flag.Uint64Var(&o.seed, "seed", 0, "of the picking; 0: a new one")
-	pattern := flag.String("run", "", "only the mutants whose name or ids match the `pattern`")
+	pattern := flag.String("run", "",
+		"only the mutants of which the name, the ids or what they break matches the `pattern`")
 	flag.IntVar(&o.parallel, "p", 2, "mutants at a time")
-	flag.DurationVar(&o.timeout, "timeout", time.Minute, "for the tests of one package; a mutant that hangs them is noticed")
+	flag.DurationVar(&o.timeout, "timeout", time.Minute,
+		"for the tests of one package; a mutant that hangs them is noticed")
 	flag.BoolVar(&o.kit, "conform", false, "let iwarp conform judge, not the tests")
 	list := flag.Bool("list", false, "list the mutants and do not run them")
 	flag.BoolVar(&o.all, "all", false, "run every claim, and list those that do not notice")
@@ -119,7 +121,7 @@ func load(o *options) ([]*mutant, error) {
 	}
 	var picked []*mutant
 	for _, m := range table(o.kit) {
-		if o.pattern.MatchString(m.name) || o.pattern.MatchString(m.ids) {
+		if slices.ContainsFunc([]string{m.name, m.ids, m.breaks}, o.pattern.MatchString) {
 			picked = append(picked, m)
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"go/parser"
 	"go/token"
+	"iter"
 	"maps"
 	"os"
 	"os/exec"
@@ -26,6 +27,7 @@ import (
 type mutant struct {
 	name     string
 	ids      string // requirement ids, comma separated
+	breaks   string // what it breaks, in words, of a mutant without ids
 	in       string // the declaration, or several of one file, comma separated: see anchor.go
 	old, new string // the tokens of old are in each exactly once; new takes their place
 	// tests are more tests to run, "folder Name" each: for rules whose ids are shown
@@ -61,11 +63,14 @@ func (m *mutant) line() string {
 	return s
 }
 
-// table returns all mutants, for the kit those of its own too.
+// table returns all mutants of the RFCs' rules, for the kit with those of its own,
+// otherwise with those of what the library promises beyond.
 func table(kit bool) []*mutant {
 	all := slices.Concat(mpaMutants, startupMutants, ddpMutants, rdmapMutants, programMutants)
 	if kit {
 		all = append(all, kitMutants...)
+	} else {
+		all = append(all, libraryMutants...)
 	}
 	var pointers []*mutant
 	for i := range all {
@@ -111,7 +116,12 @@ func prepare(root string, all []*mutant, rules map[string]string, found []claims
 		}
 		seen[m.name] = true
 		m.findTests(byID)
-		for id := range strings.SplitSeq(m.ids, ", ") {
+		m.rule = m.breaks
+		if (m.ids == "") == (m.breaks == "") {
+			errs = append(errs, fmt.Errorf("%s: want ids, or what it breaks", m.name))
+			continue
+		}
+		for id := range splitIDs(m.ids) {
 			if rules[id] == "" {
 				errs = append(errs, fmt.Errorf("%s: no requirement %q", m.name, id))
 			}
@@ -142,6 +152,11 @@ func (m *mutant) apply(code *sources) (err error) {
 // modules are folders of other modules: their tests do not run here.
 var modules = []string{"interop", "ipsec"}
 
+// splitIDs are the ids of a list, none of an empty one.
+func splitIDs(list string) iter.Seq[string] {
+	return strings.FieldsFuncSeq(list, func(r rune) bool { return r == ',' || r == ' ' })
+}
+
 func (m *mutant) findTests(byID map[string][]claims.Claim) {
 	m.byPkg = make(map[string][]string)
 	add := func(pkg, test string) {
@@ -149,7 +164,7 @@ func (m *mutant) findTests(byID map[string][]claims.Claim) {
 			m.byPkg[pkg] = append(m.byPkg[pkg], test)
 		}
 	}
-	for id := range strings.SplitSeq(m.ids, ", ") {
+	for id := range splitIDs(m.ids) {
 		for _, c := range byID[id] {
 			if !slices.Contains(modules, c.Pkg) {
 				add(c.Pkg, c.Test)
@@ -249,7 +264,8 @@ func baseline(ctx context.Context, o *options, mutants []*mutant) error {
 			switch results[name] {
 			case "pass", "skip":
 			default:
-				return fmt.Errorf("%s does not pass without a mutant: %q", claims.Claim{Pkg: pkg, Test: name}.Name(), results[name])
+				return fmt.Errorf("%s does not pass without a mutant: %q", claims.Claim{Pkg: pkg, Test: name}.Name(),
+					results[name])
 			}
 		}
 	}

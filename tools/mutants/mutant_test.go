@@ -16,7 +16,8 @@ func TestPrepareComplains(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, text := range map[string]string{"a.go": "func F() { g(); h(); h() }", "b.go": "func K() { g() }"} {
-		if err := os.WriteFile(filepath.Join(root, "low", name), []byte("package low\n\n"+text+"\n"), 0o600); err != nil {
+		if err := os.WriteFile(filepath.Join(root, "low", name), []byte("package low\n\n"+text+"\n"),
+			0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -26,21 +27,38 @@ func TestPrepareComplains(t *testing.T) {
 		m    mutant
 		want string
 	}{
-		{mutant{name: "good", ids: "X-1", in: "low.F", old: "g()", new: "k()"}, ""},
-		{mutant{name: "stale", ids: "X-1", in: "low.F", old: "gone()"}, "stale: low.F: its text is there 0 times"},
-		{mutant{name: "unclear", ids: "X-1", in: "low.F", old: "h()"}, "unclear: low.F: its text is there 2 times"},
-		{mutant{name: "empty", ids: "X-1", in: "low.F"}, "empty: low.F: it has no text"},
-		{mutant{name: "broken", ids: "X-1", in: "low.F", old: "g()", new: "g("}, "broken: low.F: low/a.go:3"},
-		{mutant{name: "lost", ids: "X-1", in: "low.G", old: "x"}, "lost: low.G: package low has no G"},
-		{mutant{name: "spread", ids: "X-1", in: "low.F, low.K", old: "g()"}, "spread: low.F, low.K: low.K is in low/b.go, the one before in low/a.go"},
-		{mutant{name: "nowhere", ids: "X-1", in: "high.F", old: "x"}, "nowhere: high.F: "},
-		{mutant{name: "nameless", ids: "X-1", in: "low", old: "x"}, `nameless: low: "low" is not package.Name`},
-		{mutant{name: "ruleless", ids: "X-1, X-2", in: "low.F", old: "g()"}, `ruleless: no requirement "X-2"`},
-		{mutant{name: "unclaimed", ids: "X-2", in: "low.F", old: "g()"}, "unclaimed: no test claims any of X-2"},
+		{m: mutant{name: "good", ids: "X-1", in: "low.F", old: "g()", new: "k()"}, want: ""},
+		{
+			m:    mutant{name: "stale", ids: "X-1", in: "low.F", old: "gone()"},
+			want: "stale: low.F: its text is there 0 times",
+		},
+		{
+			m:    mutant{name: "unclear", ids: "X-1", in: "low.F", old: "h()"},
+			want: "unclear: low.F: its text is there 2 times",
+		},
+		{m: mutant{name: "empty", ids: "X-1", in: "low.F"}, want: "empty: low.F: it has no text"},
+		{m: mutant{name: "broken", ids: "X-1", in: "low.F", old: "g()", new: "g("}, want: "broken: low.F: low/a.go:3"},
+		{m: mutant{name: "lost", ids: "X-1", in: "low.G", old: "x"}, want: "lost: low.G: package low has no G"},
+		{
+			m:    mutant{name: "spread", ids: "X-1", in: "low.F, low.K", old: "g()"},
+			want: "spread: low.F, low.K: low.K is in low/b.go, the one before in low/a.go",
+		},
+		{m: mutant{name: "nowhere", ids: "X-1", in: "high.F", old: "x"}, want: "nowhere: high.F: "},
+		{
+			m:    mutant{name: "nameless", ids: "X-1", in: "low", old: "x"},
+			want: `nameless: low: "low" is not package.Name`,
+		},
+		{m: mutant{name: "ruleless", ids: "X-1, X-2", in: "low.F", old: "g()"}, want: `ruleless: no requirement "X-2"`},
+		{m: mutant{name: "idle", in: "low.F", old: "g()"}, want: "idle: want ids, or what it breaks"},
+		{
+			m:    mutant{name: "unclaimed", ids: "X-2", in: "low.F", old: "g()"},
+			want: "unclaimed: no test claims any of X-2",
+		},
 	} {
 		err := prepare(root, []*mutant{&c.m}, rules, found)
 		if c.want == "" {
-			if err != nil || !strings.Contains(string(c.m.mutated), "{ k(); h(); h() }") || c.m.file != "low/a.go" || c.m.rule != "a rule" || len(c.m.byPkg["ddp"]) != 1 {
+			if err != nil || !strings.Contains(string(c.m.mutated), "{ k(); h(); h() }") || c.m.file != "low/a.go" ||
+				c.m.rule != "a rule" || len(c.m.byPkg["ddp"]) != 1 {
 				t.Errorf("%s: %v, %+v", c.m.name, err, c.m)
 			}
 		} else if err == nil || !strings.Contains(err.Error(), c.want) {

@@ -33,9 +33,11 @@ func writeReport(name string, mutants []*mutant, run origin) error {
 		}
 	}
 	b.WriteString("# Mutants\n\n")
-	b.WriteString(fill.Text("", "", fmt.Sprintf("Made by `go run ./tools/mutants -report docs/mutants.md`; do not edit. "+
-		"A mutant breaks one rule, and the tests that claim the rule must notice: see [tools/mutants](../tools/mutants). "+
-		"%d mutants, %d noticed. %v", len(mutants), killed, run)))
+	b.WriteString(fill.Text("", "",
+		fmt.Sprintf("Made by `go run ./tools/mutants -report docs/mutants.md`; do not edit. "+
+			"A mutant breaks one rule, and the tests that claim the rule must notice: see "+
+			"[tools/mutants](../tools/mutants). "+
+			"%d mutants, %d noticed. %v", len(mutants), killed, run)))
 	b.WriteString("\n")
 	for _, m := range mutants {
 		by := "Noticed by **nobody**."
@@ -46,7 +48,11 @@ func writeReport(name string, mutants []*mutant, run origin) error {
 			}
 			by += "."
 		}
-		b.WriteString(fill.Text("- ", "  ", fmt.Sprintf("**%s** in `%s`. %s (%s). %s", m.name, m.in, m.rule, m.ids, by)))
+		rule := m.rule
+		if m.ids != "" {
+			rule += " (" + m.ids + ")"
+		}
+		b.WriteString(fill.Text("- ", "  ", fmt.Sprintf("**%s** in `%s`. %s. %s", m.name, m.in, rule, by)))
 	}
 	return os.WriteFile(name, b.Bytes(), 0o644)
 }
@@ -69,15 +75,20 @@ func writeKitReport(name string, mutants []*mutant, cases []*kitCase, run origin
 	}
 	var b bytes.Buffer
 	b.WriteString("# Cases of the kit that can fail\n\n")
-	b.WriteString(fill.Text("", "", fmt.Sprintf("Made by `go run ./tools/mutants -conform -report docs/conform-mutants.md`; do not edit. "+
-		"Each of %d mutants breaks one rule of our own endpoint, which is then tested by `iwarp conform`: those of "+
-		"[mutants.md](mutants.md), and those for the kit alone, named kit-, of [mutants_kit.go](../tools/mutants/mutants_kit.go). "+
-		"A case that fails against a mutant, twice, while a good connection with it works, has shown that it can fail. "+
-		"Of %d cases, counted once for each role of the kit, %d fail against a mutant of a rule that they name, "+
-		"%d against one of another rule only, and %d against none. %v",
-		len(mutants), len(cases), own, len(cases)-own-len(open), len(open), run)))
-	b.WriteString("\n" + fill.Text("", "", "A case is listed with the mutant that shows most: one of a rule that the case names, "+
-		"and of these the one against which the fewest cases fail. * marks the cases that name another rule."))
+	b.WriteString(fill.Text("", "",
+		fmt.Sprintf("Made by `go run ./tools/mutants -conform -report docs/conform-mutants.md`; do not edit. "+
+			"Each of %d mutants breaks one rule of our own endpoint, which is then tested by `iwarp conform`: those "+
+			"of "+
+			"[mutants.md](mutants.md), and those for the kit alone, named kit-, of "+
+			"[mutants_kit.go](../tools/mutants/mutants_kit.go). "+
+			"A case that fails against a mutant, twice, while a good connection with it works, has shown that it can "+
+			"fail. "+
+			"Of %d cases, counted once for each role of the kit, %d fail against a mutant of a rule that they name, "+
+			"%d against one of another rule only, and %d against none. %v",
+			len(mutants), len(cases), own, len(cases)-own-len(open), len(open), run)))
+	b.WriteString("\n" + fill.Text("", "",
+		"A case is listed with the mutant that shows most: one of a rule that the case names, "+
+			"and of these the one against which the fewest cases fail. * marks the cases that name another rule."))
 	if len(open) > 0 {
 		b.WriteString("\n## Not shown to fail\n\n")
 		for _, c := range open {

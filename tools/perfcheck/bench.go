@@ -76,7 +76,10 @@ func (r *result) ratios() (list []float64) {
 // bench runs "iwarp bench" and returns its results, one for each size; with an error, those before it.
 func (c *checker) bench(ctx context.Context, env []string, args ...string) ([]*result, error) {
 	// The last of a flag holds: args may have their own.
-	args = append([]string{"bench", "--json", fmt.Sprintf("--samples=%d", c.samples), "--duration=" + c.duration.String()}, args...)
+	args = append([]string{
+		"bench", "--json", fmt.Sprintf("--samples=%d", c.samples), "--duration=" + c.duration.String(),
+	},
+		args...)
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Minute)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, c.iwarp(), args...)

@@ -131,9 +131,11 @@ func (c *checker) idle(ctx context.Context) error {
 	for _, end := range []struct {
 		name   string
 		octets int
-	}{{"dialing end", resident() - here}, {"accepting end", other() - there}} {
-		name, each, want := fmt.Sprintf("%d idle connections, %s", idleConns, end.name), float64(end.octets)/idleConns/1024, mark{32, 16, true}
-		c.cells(name, fmt.Sprintf("%.3g", each), number(want.gate), number(want.aim), c.judge(name+": KiB each", each, nil, want))
+	}{{name: "dialing end", octets: resident() - here}, {name: "accepting end", octets: other() - there}} {
+		name, each, want := fmt.Sprintf("%d idle connections, %s", idleConns, end.name),
+			float64(end.octets)/idleConns/1024, mark{gate: 32, aim: 16, low: true}
+		c.cells(name, fmt.Sprintf("%.3g", each), number(want.gate), number(want.aim),
+			c.judge(name+": KiB each", each, nil, want))
 	}
 	for _, conn := range conns {
 		go conn.Abort()

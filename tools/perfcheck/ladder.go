@@ -16,9 +16,9 @@ var sizes = []int{64, 300, 1000, 1448, 1500, 2000, 4096, 5000, 16 << 10, 64 << 1
 
 // operations are what a ladder is of, and their colours.
 var operations = []struct{ name, op, color string }{
-	{"Writes", "write", svgplot.Ours},
-	{"Sends", "send", svgplot.Third},
-	{"Reads", "read", svgplot.Fourth},
+	{name: "Writes", op: "write", color: svgplot.Ours},
+	{name: "Sends", op: "send", color: svgplot.Third},
+	{name: "Reads", op: "read", color: svgplot.Fourth},
 }
 
 var ladderPlaces = []*place{&loopback, &veth, &vethKernel, &vethBare, &jumbo, &jumboBare}
@@ -78,7 +78,8 @@ func (c *checker) ladder(ctx context.Context, at *place, name, op, color string,
 		c.skip(fullName(at, name), err)
 		return nil
 	}
-	args := append([]string{"--baseline", "--buffered", "--op=" + op, "--size=" + strings.Join(list, ",")}, at.args()...)
+	args := append([]string{"--baseline", "--buffered", "--op=" + op, "--size=" + strings.Join(list, ",")},
+		at.args()...)
 	results, err := c.bench(ctx, nil, args...)
 	if ctx.Err() != nil {
 		return ctx.Err()
@@ -89,7 +90,8 @@ func (c *checker) ladder(ctx context.Context, at *place, name, op, color string,
 			return nil
 		}
 	}
-	c.table(fullName(at, name), "messages/s", "of the line", "GB/s", "plain TCP, GB/s", "of plain TCP", "min..max", "CPU, of plain TCP's",
+	c.table(fullName(at, name), "messages/s", "of the line", "GB/s", "plain TCP, GB/s", "of plain TCP", "min..max",
+		"CPU, of plain TCP's",
 		"calls a message", "sent again", "gate", "aim", "")
 	ours := svgplot.Curve{Name: name, Color: color, Y: none(len(sizes))}
 	theirs := svgplot.Curve{Name: "plain TCP", Color: svgplot.Theirs, Y: none(len(sizes))}
@@ -108,7 +110,8 @@ func (c *checker) ladder(ctx context.Context, at *place, name, op, color string,
 				again += fmt.Sprintf(", %d void", r.Net.Void)
 			}
 		}
-		c.cells(fmt.Sprint(r.Octets), perSecond(r.Rate), line(results, i), fmt.Sprintf("%.3f", r.GBps), fmt.Sprintf("%.3f", r.Baseline.GBps),
+		c.cells(fmt.Sprint(r.Octets), perSecond(r.Rate), line(results, i), fmt.Sprintf("%.3f", r.GBps),
+			fmt.Sprintf("%.3f", r.Baseline.GBps),
 			fmt.Sprintf("%.2f", r.Ratio), spread(r.ratios()), fmt.Sprintf("%.2f", r.CPURatio),
 			fmt.Sprintf("%.2g", r.Calls*float64(r.Octets)/1e9), again, number(m.gate), number(m.aim), verdict)
 		for k, size := range sizes {

@@ -18,13 +18,13 @@ type latencyPlace struct {
 
 // Latency is measured with the kernel's own steering: a message there is handled on
 // the processor that sent it, as it would be without a network.
-var latencyVeth = place{"MTU 1500, steering of the kernel", &netpair.Config{MTU: 1500, KernelSteering: true}}
+var latencyVeth = place{name: "MTU 1500, steering of the kernel", net: &netpair.Config{MTU: 1500, KernelSteering: true}}
 
 var latencyPlaces = []latencyPlace{
-	{"loopback", &loopback, nil, []string{}},
-	{"MTU 1500", &latencyVeth, nil, []string{}},
-	{"one process", &loopback, []string{"--one-process"}, nil},
-	{"one processor", &loopback, []string{"--same-cpu"}, []string{"PIN=1"}},
+	{name: "loopback", at: &loopback, plain: []string{}},
+	{name: "MTU 1500", at: &latencyVeth, plain: []string{}},
+	{name: "one process", at: &loopback, args: []string{"--one-process"}},
+	{name: "one processor", at: &loopback, args: []string{"--same-cpu"}, plain: []string{"PIN=1"}},
 }
 
 // progress is how either end waits. The default stands first; a mode that is not
@@ -34,19 +34,19 @@ var progress = []struct {
 	args []string
 	spin bool // and so does the baseline
 }{
-	{"adaptive", nil, false},
-	{"parked", []string{"--progress=parked"}, false},
-	{"polling", []string{"--progress=polling"}, true},
+	{name: "adaptive"},
+	{name: "parked", args: []string{"--progress=parked"}},
+	{name: "polling", args: []string{"--progress=polling"}, spin: true},
 }
 
 var latencyOperations = []struct {
 	name, op string
 	sizes    []int
 }{
-	{"Send", "send", []int{64, 4096}},
-	{"Write and Send", "notify", []int{64, 4096}},
-	{"Read", "read", []int{64, 4096}},
-	{"atomic", "atomic", []int{8}},
+	{name: "Send", op: "send", sizes: []int{64, 4096}},
+	{name: "Write and Send", op: "notify", sizes: []int{64, 4096}},
+	{name: "Read", op: "read", sizes: []int{64, 4096}},
+	{name: "atomic", op: "atomic", sizes: []int{8}},
 }
 
 // latencyMark is what a median must reach, in microseconds, and what it must reach
@@ -57,18 +57,18 @@ func latencyMark(where, op, mode string, size int) (us, times mark) {
 	}
 	switch {
 	case mode == "polling" && op == "send" && where == "loopback":
-		times = mark{1.15, 1.05, true}
+		times = mark{gate: 1.15, aim: 1.05, low: true}
 	case mode != "adaptive": // the default has the gates
 	case op == "send" && where == "loopback":
-		us = mark{6, 3.6, true}
+		us = mark{gate: 6, aim: 3.6, low: true}
 	case op == "send" && where == "MTU 1500":
-		us = mark{12, 4, true}
+		us = mark{gate: 12, aim: 4, low: true}
 	case op == "send" && where == "one process":
-		times = mark{1.3, 1.05, true}
+		times = mark{gate: 1.3, aim: 1.05, low: true}
 	case op == "send" && where == "one processor":
-		times = mark{1.15, 1.05, true}
+		times = mark{gate: 1.15, aim: 1.05, low: true}
 	case op == "read" && where == "loopback":
-		us = mark{14, 8, true}
+		us = mark{gate: 14, aim: 8, low: true}
 	}
 	return us, times
 }
@@ -117,7 +117,8 @@ func (c *checker) latencyTable() {
 		"plain TCP of Go", "99 %", "99.9 %", "CPU", "times its", "min..max", "plain TCP of C", "99 %", "99.9 %", "CPU")
 }
 
-func (c *checker) latencyRow(ctx context.Context, p *latencyPlace, name, op, mode string, size int, spin bool, flags []string) error {
+func (c *checker) latencyRow(ctx context.Context, p *latencyPlace, name, op, mode string, size int, spin bool,
+	flags []string) error {
 	args := []string{"--lat", "--baseline", "--op=" + op, fmt.Sprintf("--size=%d", size)}
 	args = append(append(append(args, flags...), p.args...), p.at.args()...)
 	results, err := c.bench(ctx, nil, args...)

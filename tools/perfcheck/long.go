@@ -27,10 +27,10 @@ type longRow struct {
 }
 
 var longRows = []longRow{
-	{"Writes", []string{"--op=write"}, 0},
-	{"Sends", []string{"--op=send"}, 0},
-	{"Reads, ORD 1", []string{"--op=read", "--ord=1", "--depth=64"}, 1},
-	{"Reads, ORD 32", []string{"--op=read", "--ord=32", "--depth=64"}, 32},
+	{name: "Writes", args: []string{"--op=write"}, ord: 0},
+	{name: "Sends", args: []string{"--op=send"}, ord: 0},
+	{name: "Reads, ORD 1", args: []string{"--op=read", "--ord=1", "--depth=64"}, ord: 1},
+	{name: "Reads, ORD 32", args: []string{"--op=read", "--ord=32", "--depth=64"}, ord: 32},
 }
 
 const longSize = 1 << 20
@@ -66,8 +66,11 @@ func (c *checker) longPaths(ctx context.Context) error {
 			}
 			want := mark{gate: 0.9, aim: 1}
 			share := res.GBps / possible
-			c.cells(name, fmt.Sprintf("%.1f", res.GBps*1e3), fmt.Sprintf("%.1f", res.Baseline.GBps*1e3), fmt.Sprintf("%.1f", possible*1e3),
-				fmt.Sprintf("%.2f", share), res.Limit, number(want.gate), number(want.aim), c.judge(name+": of what is possible", share, nil, want))
+			c.cells(name, fmt.Sprintf("%.1f", res.GBps*1e3), fmt.Sprintf("%.1f", res.Baseline.GBps*1e3),
+				fmt.Sprintf("%.1f", possible*1e3),
+				fmt.Sprintf("%.2f", share), res.Limit, number(want.gate), number(want.aim), c.judge(name+
+					": of what is possible",
+					share, nil, want))
 		}
 	}
 	return nil
@@ -77,7 +80,8 @@ func (c *checker) longPaths(ctx context.Context) error {
 func (c *checker) longPath(ctx context.Context, trip time.Duration, r *longRow) (*result, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	server := exec.CommandContext(ctx, c.iwarp(), "bench", "--serve", "127.0.0.1:0", "--child", "--json", "--timeout=30s")
+	server := exec.CommandContext(ctx, c.iwarp(), "bench", "--serve", "127.0.0.1:0", "--child", "--json",
+		"--timeout=30s")
 	stdin, err := server.StdinPipe()
 	if err != nil {
 		return nil, err
@@ -113,7 +117,8 @@ func (c *checker) longPath(ctx context.Context, trip time.Duration, r *longRow) 
 			return new(net.Dialer).DialContext(ctx, "tcp", listening.Address)
 		})
 	}()
-	args := append([]string{ln.Addr().String(), "--baseline", "--timeout=30s", fmt.Sprintf("--size=%d", longSize)}, r.args...)
+	args := append([]string{ln.Addr().String(), "--baseline", "--timeout=30s", fmt.Sprintf("--size=%d", longSize)},
+		r.args...)
 	// Long enough for the first and the last round trip to count little.
 	args = append(args, fmt.Sprintf("--samples=%d", min(c.samples, 2)), "--duration="+(time.Second+15*trip).String())
 	results, err := c.bench(ctx, nil, args...)

@@ -30,7 +30,8 @@ func main() {
 	flag.BoolVar(&c.list, "list", false, "print the names of the rows and measure nothing")
 	flag.IntVar(&c.samples, "samples", 9, "samples of each figure")
 	flag.DurationVar(&c.duration, "duration", 300*time.Millisecond, "of a sample")
-	out := flag.String("o", "", "file of the report; plots go to a file of the same name that ends in .svg (default docs/performance/DATE.md)")
+	out := flag.String("o", "",
+		"file of the report; plots go to a file of the same name that ends in .svg (default docs/performance/DATE.md)")
 	serve := flag.Bool("idle-serve", false, "be the other end of idle connections: for perfcheck itself")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)

@@ -11,10 +11,22 @@ var manyRows = []struct {
 	name string
 	args []string
 }{
-	{"1000 connections in one process: Sends of 64 octets", []string{"--conns=1000", "--buffered", "--one-process"}},
-	{"1000 connections in one process: ping-pong of 64 octets", []string{"--conns=1000", "--lat", "--one-process"}},
-	{"10000 connections between two processes: Sends of 64 octets", []string{"--conns=10000", "--buffered"}},
-	{"10000 connections between two processes: ping-pong of 64 octets", []string{"--conns=10000", "--lat", "--duration=5s"}},
+	{
+		name: "1000 connections in one process: Sends of 64 octets",
+		args: []string{"--conns=1000", "--buffered", "--one-process"},
+	},
+	{
+		name: "1000 connections in one process: ping-pong of 64 octets",
+		args: []string{"--conns=1000", "--lat", "--one-process"},
+	},
+	{
+		name: "10000 connections between two processes: Sends of 64 octets",
+		args: []string{"--conns=10000", "--buffered"},
+	},
+	{
+		name: "10000 connections between two processes: ping-pong of 64 octets",
+		args: []string{"--conns=10000", "--lat", "--duration=5s"},
+	},
 }
 
 // many measures many connections at once.
@@ -24,7 +36,11 @@ func (c *checker) many(ctx context.Context) error {
 		if !c.wants(r.name) {
 			continue
 		}
-		args := append([]string{"--baseline", "--op=send", "--size=64", "--samples=2", "--duration=" + max(c.duration, time.Second).String()}, r.args...)
+		args := append([]string{
+			"--baseline", "--op=send", "--size=64", "--samples=2",
+			"--duration=" + max(c.duration, time.Second).String(),
+		},
+			r.args...)
 		results, err := c.bench(ctx, nil, args...)
 		if ctx.Err() != nil {
 			return ctx.Err()
@@ -45,7 +61,10 @@ func (c *checker) many(ctx context.Context) error {
 			rate float64
 			latency
 			crowd
-		}{{res.Rate, res.latency, res.crowd}, {res.Baseline.Rate, res.Baseline.latency, res.Baseline.crowd}} {
+		}{
+			{rate: res.Rate, latency: res.latency, crowd: res.crowd},
+			{rate: res.Baseline.Rate, latency: res.Baseline.latency, crowd: res.Baseline.crowd},
+		} {
 			cells = append(cells, perSecond(f.rate), number(f.Jain), number(f.P999/1e6), number(f.Memory/1024))
 		}
 		c.cells(cells...)

@@ -39,21 +39,27 @@ var (
 var peerList = []peer{
 	{
 		name: "UCX put_bw", at: &loopback, sizes: peerSizes, prepare: needs("ucx_perftest"), run: runUCX,
-		want: map[int]mark{1 << 20: {10, 18, false}, 64 << 10: {3, 4, false}, 4 << 10: {4, 7, false}},
+		want: map[int]mark{1 << 20: {gate: 10, aim: 18}, 64 << 10: {gate: 3, aim: 4}, 4 << 10: {gate: 4, aim: 7}},
 	},
 	{
 		name: "libfabric fi_write", at: &loopback, sizes: peerSizes, prepare: buildFabric, run: runFabric,
-		want: map[int]mark{1 << 20: {0.55, 0.80, false}, 64 << 10: {0.80, 1.1, false}, 4 << 10: {3, 6, false}},
+		want: map[int]mark{
+			1 << 20: {gate: 0.55, aim: 0.80}, 64 << 10: {gate: 0.80, aim: 1.1}, 4 << 10: {gate: 3, aim: 6},
+		},
 	},
 	{
-		name: "libfabric fi_write", at: &loopback, words: ", CRC off,", args: crcOff, sizes: oneMiB, prepare: buildFabric, run: runFabric,
-		want: map[int]mark{1 << 20: {0.85, 1, false}},
+		name: "libfabric fi_write", at: &loopback, words: ", CRC off,", args: crcOff, sizes: oneMiB,
+		prepare: buildFabric, run: runFabric,
+		want: map[int]mark{1 << 20: {gate: 0.85, aim: 1}},
 	},
 	{
 		name: "plain TCP of C", at: &loopback, sizes: oneMiB, prepare: buildPlain, run: runPlain,
-		want: map[int]mark{1 << 20: {0.65, 0.85, false}},
+		want: map[int]mark{1 << 20: {gate: 0.65, aim: 0.85}},
 	},
-	{name: "plain TCP of C", at: &loopback, words: ", CRC off,", args: crcOff, sizes: oneMiB, prepare: buildPlain, run: runPlain},
+	{
+		name: "plain TCP of C", at: &loopback, words: ", CRC off,", args: crcOff, sizes: oneMiB, prepare: buildPlain,
+		run: runPlain,
+	},
 	{name: "plain TCP of C", at: &veth, sizes: oneMiB, prepare: buildPlain, run: runPlain},
 	{name: "plain TCP of C", at: &jumbo, sizes: oneMiB, prepare: buildPlain, run: runPlain},
 	{name: "iperf3", at: &loopback, sizes: oneMiB, prepare: needs("iperf3"), run: runIperf3},
@@ -204,7 +210,8 @@ func runFabric(ctx context.Context, c *checker, _ *place, size int) (float64, er
 	if err != nil {
 		return 0, fmt.Errorf("fi_write: %w", err)
 	}
-	args := append([]string{strconv.Itoa(size), strconv.FormatFloat(c.duration.Seconds(), 'f', 3, 64)}, strings.Fields(line)...)
+	args := append([]string{strconv.Itoa(size), strconv.FormatFloat(c.duration.Seconds(), 'f', 3, 64)},
+		strings.Fields(line)...)
 	out, err := c.command(ctx, program, args...).Output()
 	if err != nil {
 		return 0, fmt.Errorf("fi_write: %w", err)

@@ -33,12 +33,12 @@ func TestJudge(t *testing.T) {
 		want  mark
 		is    string
 	}{
-		{1, mark{}, ""},
-		{0.9, mark{gate: 0.7, aim: 0.9}, "aim"},
-		{0.8, mark{gate: 0.7, aim: 0.9}, "gate"},
-		{0.6, mark{gate: 0.7, aim: 0.9}, "**missed**"},
-		{1.1, mark{gate: 1.2, aim: 1, low: true}, "gate"},
-		{1.3, mark{gate: 1.2, aim: 1, low: true}, "**missed**"},
+		{value: 1, want: mark{}, is: ""},
+		{value: 0.9, want: mark{gate: 0.7, aim: 0.9}, is: "aim"},
+		{value: 0.8, want: mark{gate: 0.7, aim: 0.9}, is: "gate"},
+		{value: 0.6, want: mark{gate: 0.7, aim: 0.9}, is: "**missed**"},
+		{value: 1.1, want: mark{gate: 1.2, aim: 1, low: true}, is: "gate"},
+		{value: 1.3, want: mark{gate: 1.2, aim: 1, low: true}, is: "**missed**"},
 	} {
 		if got := c.judge("x", v.value, nil, v.want); got != v.is {
 			t.Errorf("%v of %+v: %q, want %q", v.value, v.want, got, v.is)

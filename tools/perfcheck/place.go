@@ -16,11 +16,11 @@ type place struct {
 
 var (
 	loopback   = place{name: "loopback"}
-	veth       = place{"MTU 1500", &netpair.Config{MTU: 1500}}
-	vethBare   = place{"MTU 1500 without offloads", &netpair.Config{MTU: 1500, NoOffloads: true}}
-	vethKernel = place{"MTU 1500, steering of the kernel", &netpair.Config{MTU: 1500, KernelSteering: true}}
-	jumbo      = place{"MTU 9000", &netpair.Config{MTU: 9000}}
-	jumboBare  = place{"MTU 9000 without offloads", &netpair.Config{MTU: 9000, NoOffloads: true}}
+	veth       = place{name: "MTU 1500", net: &netpair.Config{MTU: 1500}}
+	vethBare   = place{name: "MTU 1500 without offloads", net: &netpair.Config{MTU: 1500, NoOffloads: true}}
+	vethKernel = place{name: "MTU 1500, steering of the kernel", net: &netpair.Config{MTU: 1500, KernelSteering: true}}
+	jumbo      = place{name: "MTU 9000", net: &netpair.Config{MTU: 9000}}
+	jumboBare  = place{name: "MTU 9000 without offloads", net: &netpair.Config{MTU: 9000, NoOffloads: true}}
 )
 
 // args are the flags of "iwarp bench" for the place.

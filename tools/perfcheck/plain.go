@@ -84,7 +84,8 @@ func (c *checker) plain(ctx context.Context, p *place, env []string, mode string
 	}
 	ctx, cancel := context.WithTimeout(ctx, peerTime)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, s.cmd.Path, s.addr, s.port, mode, strconv.Itoa(size), fmt.Sprintf("%.3f", c.duration.Seconds()))
+	cmd := exec.CommandContext(ctx, s.cmd.Path, s.addr, s.port, mode, strconv.Itoa(size),
+		fmt.Sprintf("%.3f", c.duration.Seconds()))
 	cmd.Env = append(os.Environ(), env...)
 	out, err := c.client(p, cmd)
 	if err != nil {
@@ -129,7 +130,8 @@ func runIperf3(ctx context.Context, c *checker, at *place, size int) (float64, e
 	defer func() { _ = server.Process.Kill(); _ = server.Wait() }()
 	var out []byte
 	for try := range 20 { // until the server listens
-		client := exec.CommandContext(ctx, "iperf3", "-c", addr, "-p", port, "-t", "1", "-l", strconv.Itoa(size), "-C", "cubic", "-f", "m")
+		client := exec.CommandContext(ctx, "iperf3", "-c", addr, "-p", port, "-t", "1", "-l", strconv.Itoa(size), "-C",
+			"cubic", "-f", "m")
 		if out, err = c.client(at, client); err == nil {
 			break
 		}

@@ -43,14 +43,14 @@ type section struct {
 }
 
 var sections = []section{
-	{"Loopback", (*checker).loopback},
-	{"Every size", (*checker).ladders},
-	{"On a network", (*checker).networkRows},
-	{"Latency", (*checker).latencies},
-	{"Other stacks", (*checker).peers},
-	{"Long fat paths", (*checker).longPaths},
-	{"Many connections", (*checker).many},
-	{"Idle connections", (*checker).idle},
+	{title: "Loopback", run: (*checker).loopback},
+	{title: "Every size", run: (*checker).ladders},
+	{title: "On a network", run: (*checker).networkRows},
+	{title: "Latency", run: (*checker).latencies},
+	{title: "Other stacks", run: (*checker).peers},
+	{title: "Long fat paths", run: (*checker).longPaths},
+	{title: "Many connections", run: (*checker).many},
+	{title: "Idle connections", run: (*checker).idle},
 }
 
 // run measures what was asked for, and writes the report if out says where to. It reports whether every gate is met.
@@ -68,7 +68,8 @@ func (c *checker) run(ctx context.Context, out string) (ok bool, err error) {
 		}
 		c.line("# Performance, measured on %s", time.Now().Format(time.DateOnly))
 		c.line("")
-		c.line("By `go run ./tools/perfcheck`, medians of %d rounds of %v, each beside its baseline. Load average at the start: %s.",
+		c.line("By `go run ./tools/perfcheck`, medians of %d rounds of %v, each beside its baseline. Load average at "+
+			"the start: %s.",
 			c.samples, c.duration, loadAverage())
 	}
 	for _, s := range sections {
@@ -190,7 +191,8 @@ func (c *checker) judge(name string, v float64, rounds []float64, want mark) str
 	case !reached(want.aim):
 		verdict = "gate"
 	}
-	c.gates = append(c.gates, fmt.Sprintf("| %s | %.3g | %s | %.4g | %.4g | %s |", name, v, spread(rounds), want.gate, want.aim, verdict))
+	c.gates = append(c.gates,
+		fmt.Sprintf("| %s | %.3g | %s | %.4g | %.4g | %s |", name, v, spread(rounds), want.gate, want.aim, verdict))
 	return verdict
 }
 
@@ -211,7 +213,8 @@ func median(list []float64) float64 {
 }
 
 // versus measures two things in turn, and returns the rounds' ratios and the median of what each reaches.
-func (c *checker) versus(ctx context.Context, rounds int, ours, theirs func(context.Context) (float64, error)) (ratios []float64, our, their float64, err error) {
+func (c *checker) versus(ctx context.Context, rounds int,
+	ours, theirs func(context.Context) (float64, error)) (ratios []float64, our, their float64, err error) {
 	var a, b []float64
 	for range rounds {
 		x, err := ours(ctx)

@@ -26,38 +26,65 @@ type figure struct {
 
 // The figures, by what they are.
 func ratio(gate, aim float64) figure {
-	return figure{"of plain TCP", func(r *result) float64 { return r.Ratio }, mark{gate, aim, false}, true}
+	return figure{
+		name: "of plain TCP", of: func(r *result) float64 { return r.Ratio }, mark: mark{gate: gate, aim: aim},
+		rounds: true,
+	}
 }
 
 func cpu(gate, aim float64) figure {
-	return figure{"CPU seconds per GB over plain TCP's", func(r *result) float64 { return r.CPURatio }, mark{gate, aim, true}, false}
+	return figure{
+		name: "CPU seconds per GB over plain TCP's", of: func(r *result) float64 { return r.CPURatio },
+		mark: mark{gate: gate, aim: aim, low: true},
+	}
 }
 
 func rate(gate, aim float64) figure {
-	return figure{"million messages/s", func(r *result) float64 { return r.Rate / 1e6 }, mark{gate, aim, false}, false}
+	return figure{
+		name: "million messages/s", of: func(r *result) float64 { return r.Rate / 1e6 },
+		mark: mark{gate: gate, aim: aim},
+	}
 }
 
 func calls(gate, aim float64) figure {
-	return figure{"data system calls over plain TCP's", func(r *result) float64 { return r.CallRatio }, mark{gate, aim, true}, false}
+	return figure{
+		name: "data system calls over plain TCP's", of: func(r *result) float64 { return r.CallRatio },
+		mark: mark{gate: gate, aim: aim, low: true},
+	}
 }
 
 // allocs is 0 but for what a sample allocates as a whole.
 func allocs() figure {
-	return figure{"allocations per operation", func(r *result) float64 { return r.Allocs }, mark{0.01, 0.01, true}, false}
+	return figure{
+		name: "allocations per operation", of: func(r *result) float64 { return r.Allocs },
+		mark: mark{gate: 0.01, aim: 0.01, low: true},
+	}
 }
 
 // noFold makes a processor look as if it had no AVX-512 for the CRC.
 var noFold = []string{"GODEBUG=cpu.avx512vl=off"}
 
 var loopbackRows = []row{
-	{name: "1 MiB Writes, fast CRC", args: "--baseline", want: []figure{ratio(0.75, 0.90), cpu(1.45, 1.2), calls(1.3, 1.0)}},
+	{
+		name: "1 MiB Writes, fast CRC", args: "--baseline",
+		want: []figure{ratio(0.75, 0.90), cpu(1.45, 1.2), calls(1.3, 1.0)},
+	},
 	{name: "1 MiB Writes, fast CRC, memory of Go's heap", args: "--baseline --pages heap", want: []figure{ratio(0, 0)}},
 	{name: "1 MiB Writes, hash/crc32 only", args: "--baseline", env: noFold, want: []figure{ratio(0.55, 0.68)}},
 	{name: "1 MiB Writes, CRC off", args: "--baseline --crc off", want: []figure{ratio(0.85, 1.0)}},
 	{name: "1 MiB Reads, fast CRC", args: "--baseline --op read", want: []figure{ratio(0.70, 0.85)}},
-	{name: "1 MiB Writes, 1448-octet segments, fast CRC", args: "--baseline --segment 1448", want: []figure{ratio(0.60, 0.75)}},
-	{name: "1 MiB Writes, 1448-octet segments, CRC off", args: "--baseline --segment 1448 --crc off", want: []figure{ratio(0.70, 0.88)}},
-	{name: "1 MiB Writes, 1448-octet segments, Markers, fast CRC", args: "--baseline --segment 1448 --markers", want: []figure{ratio(0.40, 0.55)}},
+	{
+		name: "1 MiB Writes, 1448-octet segments, fast CRC", args: "--baseline --segment 1448",
+		want: []figure{ratio(0.60, 0.75)},
+	},
+	{
+		name: "1 MiB Writes, 1448-octet segments, CRC off", args: "--baseline --segment 1448 --crc off",
+		want: []figure{ratio(0.70, 0.88)},
+	},
+	{
+		name: "1 MiB Writes, 1448-octet segments, Markers, fast CRC", args: "--baseline --segment 1448 --markers",
+		want: []figure{ratio(0.40, 0.55)},
+	},
 	{name: "16 MiB Writes", args: "--baseline --size 16M", want: []figure{ratio(0.85, 1.0)}},
 	{name: "8 connections, 1 MiB Writes", args: "--baseline --conns 8", want: []figure{ratio(0.75, 0.90)}},
 	{name: "64-octet Writes", args: "--size 64", want: []figure{rate(1.1, 3), allocs()}},
@@ -69,9 +96,15 @@ var loopbackRows = []row{
 var networkRowList = []row{
 	{name: "1 MiB Writes, CRC off", at: &veth, args: "--baseline --crc off", want: []figure{ratio(0, 0)}},
 	{name: "1 MiB Writes, Markers", at: &veth, args: "--baseline --markers", want: []figure{ratio(0, 0)}},
-	{name: "1000-octet Writes, Markers", at: &veth, args: "--baseline --buffered --size 1000 --markers", want: []figure{ratio(0, 0)}},
+	{
+		name: "1000-octet Writes, Markers", at: &veth, args: "--baseline --buffered --size 1000 --markers",
+		want: []figure{ratio(0, 0)},
+	},
 	{name: "8 connections, 1 MiB Writes", at: &veth, args: "--baseline --conns 8", want: []figure{ratio(0, 0)}},
-	{name: "8 connections, 1000-octet Writes", at: &veth, args: "--baseline --buffered --conns 8 --size 1000", want: []figure{ratio(0, 0), rate(0, 0)}},
+	{
+		name: "8 connections, 1000-octet Writes", at: &veth, args: "--baseline --buffered --conns 8 --size 1000",
+		want: []figure{ratio(0, 0), rate(0, 0)},
+	},
 	{name: "8 connections, 1 MiB Writes", at: &jumbo, args: "--baseline --conns 8", want: []figure{ratio(0, 0)}},
 	{name: "64-octet Writes", at: &veth, args: "--size 64", want: []figure{rate(4, 5), allocs()}},
 }
@@ -133,7 +166,8 @@ func (c *checker) figure(name string, f *figure, r *result) {
 		rounds = r.ratios()
 	}
 	what := name + ": " + f.name
-	c.cells(what, fmt.Sprintf("%.3g", f.of(r)), spread(rounds), number(f.mark.gate), number(f.mark.aim), c.judge(what, f.of(r), rounds, f.mark))
+	c.cells(what, fmt.Sprintf("%.3g", f.of(r)), spread(rounds), number(f.mark.gate), number(f.mark.aim),
+		c.judge(what, f.of(r), rounds, f.mark))
 }
 
 // number is a number as text, or nothing for 0.
@@ -159,8 +193,9 @@ var pairList = func() (list []pair) {
 		for _, size := range []int{300, 1000, 2000, 4096} {
 			list = append(list, pair{
 				name: fmt.Sprintf("%s of %s, alignment auto over off", op, sizeName(size)), at: &veth,
-				args: fmt.Sprintf("--op %s --size %d", strings.ToLower(op[:len(op)-1]), size), ours: "--align auto", theirs: "--align off",
-				want: mark{gate: 0.85, aim: 1},
+				args: fmt.Sprintf("--op %s --size %d", strings.ToLower(op[:len(op)-1]), size), ours: "--align auto",
+				theirs: "--align off",
+				want:   mark{gate: 0.85, aim: 1},
 			})
 		}
 	}
@@ -172,7 +207,8 @@ var pairList = func() (list []pair) {
 		for _, size := range []int{1000, 64 << 10} {
 			list = append(list, pair{
 				name: fmt.Sprintf("%s of %s, over steering fixed", op, sizeName(size)), at: &vethKernel, other: &veth,
-				args: fmt.Sprintf("--op %s --size %d", strings.ToLower(op[:len(op)-1]), size), want: mark{gate: 0.5, aim: 0.9},
+				args: fmt.Sprintf("--op %s --size %d", strings.ToLower(op[:len(op)-1]), size),
+				want: mark{gate: 0.5, aim: 0.9},
 			})
 		}
 	}

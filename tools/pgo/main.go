@@ -63,7 +63,8 @@ func run(ctx context.Context, out string, duration time.Duration) (err error) {
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
 	exe := filepath.Join(dir, "iwarp")
-	if b, err := exec.CommandContext(ctx, "go", "build", "-trimpath", "-pgo=off", "-o", exe, "./cmd/iwarp").CombinedOutput(); err != nil {
+	if b, err := exec.CommandContext(ctx, "go", "build", "-trimpath", "-pgo=off", "-o", exe,
+		"./cmd/iwarp").CombinedOutput(); err != nil {
 		return fmt.Errorf("building iwarp: %w\n%s", err, b)
 	}
 	var profiles []string
@@ -90,7 +91,9 @@ func run(ctx context.Context, out string, duration time.Duration) (err error) {
 // share two, and writes both ends' profiles.
 func profile(ctx context.Context, exe string, files []string, client, both string, duration time.Duration) error {
 	env := append(os.Environ(), "GOMAXPROCS=1")
-	server := exec.CommandContext(ctx, exe, append([]string{"bench", "--serve", "127.0.0.1:0", "--json", "--profile", files[1]}, strings.Fields(both)...)...)
+	server := exec.CommandContext(ctx, exe,
+		append([]string{"bench", "--serve", "127.0.0.1:0", "--json", "--profile", files[1]},
+			strings.Fields(both)...)...)
 	server.Env = env
 	said, err := server.StdoutPipe()
 	if err != nil {
@@ -101,8 +104,11 @@ func profile(ctx context.Context, exe string, files []string, client, both strin
 	}
 	addr, err := listening(said)
 	if err == nil {
-		c := exec.CommandContext(ctx, exe, append(append([]string{"bench", addr, "--samples", "5", "--duration", duration.String(), "--profile", files[0]},
-			strings.Fields(both)...), strings.Fields(client)...)...)
+		c := exec.CommandContext(ctx, exe,
+			append(append([]string{
+				"bench", addr, "--samples", "5", "--duration", duration.String(), "--profile", files[0],
+			},
+				strings.Fields(both)...), strings.Fields(client)...)...)
 		c.Env = env
 		var b []byte
 		if b, err = c.CombinedOutput(); err != nil {

@@ -13,7 +13,8 @@ import (
 func TestMapStrings(t *testing.T) {
 	in := []byte("\x08\x05" + "\x32\x02/a" + "\x32\x00" + "\x12\x03xyz" + "\x32\x01b")
 	got, err := mapStrings(in, func(s string) string { return strings.ReplaceAll(s, "/a", "long") })
-	if want := []byte("\x08\x05" + "\x32\x04long" + "\x32\x00" + "\x12\x03xyz" + "\x32\x01b"); err != nil || !bytes.Equal(got, want) {
+	if want := []byte("\x08\x05" + "\x32\x04long" + "\x32\x00" + "\x12\x03xyz" +
+		"\x32\x01b"); err != nil || !bytes.Equal(got, want) {
 		t.Errorf("%q, %v; want %q", got, err, want)
 	}
 	for n := range in {

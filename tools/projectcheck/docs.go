@@ -14,7 +14,8 @@ func checkDocs(files []file) (findings []finding) {
 	packageDoc := map[string]bool{} // by folder
 	firstFile := map[string]string{}
 	for _, f := range files {
-		if !strings.HasSuffix(f.name, ".go") || strings.HasSuffix(f.name, "_test.go") || strings.Contains(f.name, "testdata/") {
+		if !strings.HasSuffix(f.name, ".go") || strings.HasSuffix(f.name, "_test.go") ||
+			strings.Contains(f.name, "testdata/") {
 			continue
 		}
 		fset := token.NewFileSet()
@@ -36,7 +37,7 @@ func checkDocs(files []file) (findings []finding) {
 	}
 	for dir, ok := range packageDoc {
 		if !ok {
-			findings = append(findings, finding{firstFile[dir], 1, "no package comment in " + dir})
+			findings = append(findings, finding{file: firstFile[dir], line: 1, what: "no package comment in " + dir})
 		}
 	}
 	return findings

@@ -25,7 +25,8 @@ func checkLint(files []file) (findings []finding) {
 			}
 			for _, m := range lintPattern.FindAllStringSubmatch(list[1], -1) {
 				if !matchesAny(m[1], strings.Contains(list[1], `"!$test"`), files) {
-					findings = append(findings, finding{f.name, n, "the pattern of a lint rule matches no file: " + m[1]})
+					findings = append(findings,
+						finding{f.name, n, "the pattern of a lint rule matches no file: " + m[1]})
 				}
 			}
 		})

@@ -39,18 +39,20 @@ func TestChecks(t *testing.T) {
 		want  []string
 	}{
 		{
-			"paths and hosts", checkText,
-			[]file{one(
+			name: "paths and hosts", check: checkText,
+			files: []file{one(
 				"a.sh",
 				"cd /work/x", `"/home/me"`, "x=/Users/me", `C:\Users\me`,
 				"~/work/x https://github.com/work/x /workers src/home/x ./work/x /home",
 				"https://www.rfc-editor.org/rfc/rfc5044#section-4, http://localhost:80.", "https://mirror.corp/x",
 			)},
-			[]string{"a.sh:1 " + badPath, "a.sh:2 " + badPath, "a.sh:3 " + badPath, "a.sh:4 " + badPath, "a.sh:7 " + badHost},
+			want: []string{
+				"a.sh:1 " + badPath, "a.sh:2 " + badPath, "a.sh:3 " + badPath, "a.sh:4 " + badPath, "a.sh:7 " + badHost,
+			},
 		},
 		{
-			"lint rules", checkLint,
-			[]file{
+			name: "lint rules", check: checkLint,
+			files: []file{
 				one(
 					".golangci.yml",
 					`          files: ["${base-path}/a/*.go", "!${base-path}/a/b/*.go", "!$test"]`,
@@ -59,19 +61,19 @@ func TestChecks(t *testing.T) {
 				),
 				one("a/a.go"), one("a/b/b.go"), one("c/c_test.go"),
 			},
-			[]string{
+			want: []string{
 				".golangci.yml:2 the pattern of a lint rule matches no file",
 				".golangci.yml:4 the pattern of a lint rule matches no file",
 			},
 		},
 		{
-			"shows, no list of requirements", checkShows,
-			[]file{one(
+			name: "shows, no list of requirements", check: checkShows,
+			files: []file{one(
 				"a_test.go",
 				"// Shows: MPA-4.1-01, MPA9-8-03, MPA-C.1-02", "	// Shows: RDMAP-3-01",
 				"// Shows MPA", "// shows: MPA-3-01", "// Shows: MPA-3-01,MPA-3-02", "// Shows: MPA-3.01", "// Shows:",
 			)},
-			[]string{
+			want: []string{
 				`a_test.go:4 write "// Shows`,
 				`a_test.go:5 "MPA-3-01,MPA-3-02" does not look like a requirement`,
 				`a_test.go:6 "MPA-3.01" does not look like a requirement`,
@@ -79,25 +81,28 @@ func TestChecks(t *testing.T) {
 			},
 		},
 		{
-			"shows, with a list", checkShows,
-			[]file{one("docs/requirements.tsv", "id\tx", "MPA-3-01\tx"), one("a_test.go", "// Shows: MPA-3-01, MPA-3-02")},
-			[]string{"a_test.go:1 no such requirement"},
+			name: "shows, with a list", check: checkShows,
+			files: []file{
+				one("docs/requirements.tsv", "id\tx", "MPA-3-01\tx"), one("a_test.go", "// Shows: MPA-3-01, MPA-3-02"),
+			},
+			want: []string{"a_test.go:1 no such requirement"},
 		},
 		{
-			"links", checkLinks,
-			[]file{
+			name: "links", check: checkLinks,
+			files: []file{
 				one(
 					"docs/a.md",
 					"# One `two` - three", "[x](b.md#b) [x](../c.go) [x](..) [x](https://example.com/x) `[x](no)`",
-					"[x](#one-two---three) [x](#two)", "```", "# Two", "[x](no)", "```", "[x](no.md \"title\") [x](b.md#a)",
+					"[x](#one-two---three) [x](#two)", "```", "# Two", "[x](no)", "```", "[x](no.md \"title\") "+
+						"[x](b.md#a)",
 				),
 				one("docs/b.md", "# B", "# B", "[x](#b-1)"), one("c.go"),
 			},
-			[]string{"docs/a.md:3 " + badAnchor, "docs/a.md:8 " + badFile, "docs/a.md:8 " + badAnchor},
+			want: []string{"docs/a.md:3 " + badAnchor, "docs/a.md:8 " + badFile, "docs/a.md:8 " + badAnchor},
 		},
 		{
-			"doc comments", checkDocs,
-			[]file{
+			name: "doc comments", check: checkDocs,
+			files: []file{
 				one(
 					"p/a.go",
 					"package p", "// T is", "type T[P any] struct{}", "func (t *T[P]) Write() {}", "func (t t) X() {}",
@@ -106,7 +111,10 @@ func TestChecks(t *testing.T) {
 				one("p/a_test.go", "package p", "func TestX() {}"),
 				one("cmd/m/main.go", "// M is.", "package main", "func F() {}"),
 			},
-			[]string{"p/a.go:4 no doc comment", "p/a.go:11 no doc comment", "p/a.go:16 no doc comment", "p/a.go:1 no package comment in p"},
+			want: []string{
+				"p/a.go:4 no doc comment", "p/a.go:11 no doc comment", "p/a.go:16 no doc comment",
+				"p/a.go:1 no package comment in p",
+			},
 		},
 	}
 	for _, tt := range tests {

@@ -37,7 +37,8 @@ func checkText(files []file) (findings []finding) {
 			}
 			for _, m := range citedURL.FindAllStringSubmatch(line, -1) {
 				if !slices.Contains(hosts, strings.TrimRight(m[1], ".")) {
-					findings = append(findings, finding{f.name, n, "URL of a host that is not in the list of tools/projectcheck: " + m[1]})
+					findings = append(findings,
+						finding{f.name, n, "URL of a host that is not in the list of tools/projectcheck: " + m[1]})
 				}
 			}
 		})
@@ -66,13 +67,14 @@ func checkShows(files []file) (findings []finding) {
 			}
 			m := showsLine.FindStringSubmatch(line)
 			if m == nil {
-				findings = append(findings, finding{f.name, n, `write "// Shows: ID, ID"`})
+				findings = append(findings, finding{file: f.name, line: n, what: `write "// Shows: ID, ID"`})
 				return
 			}
 			for id := range strings.SplitSeq(m[1], ", ") {
 				switch {
 				case !requirementID.MatchString(id):
-					findings = append(findings, finding{f.name, n, fmt.Sprintf("%q does not look like a requirement", id)})
+					findings = append(findings,
+						finding{f.name, n, fmt.Sprintf("%q does not look like a requirement", id)})
 				case len(known) > 0 && !known[id]:
 					findings = append(findings, finding{f.name, n, "no such requirement: " + id})
 				}

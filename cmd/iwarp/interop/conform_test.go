@@ -46,7 +46,8 @@ func TestConformSiw(t *testing.T) {
 
 // conformSiw runs the cases in as many guests as it takes. connect gives the
 // connections with a guest.
-func conformSiw(t *testing.T, variant string, opts kit.Options, least int, connect func(*testing.T, *Guest) (kit.Connector, *Job)) {
+func conformSiw(t *testing.T, variant string, opts kit.Options, least int,
+	connect func(*testing.T, *Guest) (kit.Connector, *Job)) {
 	left, err := kit.Select(&opts)
 	if err != nil {
 		t.Fatal(err)
@@ -112,14 +113,17 @@ func rpingClients(t *testing.T, g *Guest) (kit.Connector, *Job) {
 	}
 	t.Cleanup(func() { closeQuietly(ln) })
 	// A client whose peer is silent may wait for it without end.
-	loops := fmt.Sprintf("for _ in 1 2 3 4; do while :; do timeout 20 rping -c -a %s -p %s -C 1; sleep 0.05; done & done; wait", hostAddr, port(ln.Addr().String()))
+	loops := fmt.Sprintf("for _ in 1 2 3 4; do while :; do timeout 20 rping -c -a %s -p %s -C 1; sleep 0.05; done & "+
+		"done; wait",
+		hostAddr, port(ln.Addr().String()))
 	return kit.Accept(ln), g.Start(t, loops+" > /dev/null 2>&1")
 }
 
 // conformGuest runs cases in their order, until the guest's kernel has failed or
 // what connects there has ended. It gives the results so far and the case, if any,
 // at which that was.
-func conformGuest(t *testing.T, g *Guest, connect kit.Connector, job *Job, opts kit.Options, cases []*kit.Case) (done []kit.Result, lost string) {
+func conformGuest(t *testing.T, g *Guest, connect kit.Connector, job *Job, opts kit.Options,
+	cases []*kit.Case) (done []kit.Result, lost string) {
 	t.Helper()
 	for _, c := range cases {
 		one := opts

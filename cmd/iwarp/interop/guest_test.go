@@ -152,9 +152,11 @@ func (g *Guest) Serve(t *testing.T, port, command string) *Job {
 	// ss also lists the sockets of the kernel, which is where siw listens. Trying
 	// to connect would not do: the address here always accepts, and some of the
 	// programs serve one connection only.
-	wait := g.Start(t, fmt.Sprintf("for _ in {1..200}; do [[ $(ss -Hltn 'sport = :%s') ]] && exit; sleep 0.05; done; exit 1", port))
+	wait := g.Start(t,
+		fmt.Sprintf("for _ in {1..200}; do [[ $(ss -Hltn 'sport = :%s') ]] && exit; sleep 0.05; done; exit 1", port))
 	if status, err := wait.End(t.Context()); status != 0 || err != nil {
-		t.Fatalf("%s does not listen on port %s: status %d, %v; it printed:\n%s", command, port, status, err, job.Output())
+		t.Fatalf("%s does not listen on port %s: status %d, %v; it printed:\n%s", command, port, status, err,
+			job.Output())
 	}
 	return job
 }

@@ -15,10 +15,14 @@ func TestCounterpartsOnLoopback(t *testing.T) {
 		server, client func(context.Context, *iwarp.Conn) error
 	}{
 		"ucmatose": {
-			func(ctx context.Context, c *iwarp.Conn) error { return ucmatoseServer(ctx, c, messages{10, 100}) },
-			func(ctx context.Context, c *iwarp.Conn) error { return ucmatoseClient(ctx, c, messages{10, 100}) },
+			server: func(ctx context.Context, c *iwarp.Conn) error {
+				return ucmatoseServer(ctx, c, messages{count: 10, size: 100})
+			},
+			client: func(ctx context.Context, c *iwarp.Conn) error {
+				return ucmatoseClient(ctx, c, messages{count: 10, size: 100})
+			},
 		},
-		"rdma_client": {rdmaServer, rdmaClient},
+		"rdma_client": {server: rdmaServer, client: rdmaClient},
 	}
 	for name, s := range side {
 		t.Run(name, func(t *testing.T) {

@@ -33,16 +33,16 @@ func testSiw(t *testing.T, s setting) {
 		name string
 		run  func(*testing.T, *Guest, setting)
 	}{
-		{"rping to iwarp ping --serve", testRpingClient},
-		{"several rping to one iwarp ping --serve", testRpingClients},
-		{"iwarp ping to rping -s", testRpingServer},
-		{"iwarp ping to rping -s -P", testRpingPersistent},
-		{"ucmatose connects", testUcmatoseClient},
-		{"ucmatose listens", testUcmatoseServer},
-		{"rdma_client connects", testRdmaClient},
-		{"rdma_server listens", testRdmaServer},
-		{"cmtime connects", testCmtimeClient},
-		{"cmtime listens", testCmtimeServer},
+		{name: "rping to iwarp ping --serve", run: testRpingClient},
+		{name: "several rping to one iwarp ping --serve", run: testRpingClients},
+		{name: "iwarp ping to rping -s", run: testRpingServer},
+		{name: "iwarp ping to rping -s -P", run: testRpingPersistent},
+		{name: "ucmatose connects", run: testUcmatoseClient},
+		{name: "ucmatose listens", run: testUcmatoseServer},
+		{name: "rdma_client connects", run: testRdmaClient},
+		{name: "rdma_server listens", run: testRdmaServer},
+		{name: "cmtime connects", run: testCmtimeClient},
+		{name: "cmtime listens", run: testCmtimeServer},
 	} {
 		t.Run(test.name, func(t *testing.T) { test.run(t, g, s) })
 	}
@@ -131,11 +131,12 @@ func (s setting) connect(t *testing.T, g *Guest, command string) (context.Contex
 }
 
 // ucmatose's default, and messages of several segments.
-func ucmatoseSizes() []messages { return []messages{{10, 100}, {20, 10000}} }
+func ucmatoseSizes() []messages { return []messages{{count: 10, size: 100}, {count: 20, size: 10000}} }
 
 func testUcmatoseClient(t *testing.T, g *Guest, s setting) {
 	if !s.peerToPeer {
-		t.Skip("ucmatose's server speaks first, which RFC 5044 section 7.1.2 forbids to a responder whose initiator has not opened the stream; " +
+		t.Skip("ucmatose's server speaks first, which RFC 5044 section 7.1.2 forbids to a responder whose initiator " +
+			"has not opened the stream; " +
 			"siw does so only in the variant p2p")
 	}
 	for _, m := range ucmatoseSizes() {

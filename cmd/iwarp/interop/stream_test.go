@@ -149,7 +149,8 @@ func (s *rstream) recv(c *stream.Conn, n int) error {
 
 func (s *rstream) call(c *stream.Conn) error { return s.run(c, s.send, s.recv) }
 
-// serve waits for the client's end as well: with option "a" that takes a disconnect behind the last octets for an error.
+// serve waits for the client's end as well: with option "a" that takes a disconnect behind the last octets for an
+// error.
 func (s *rstream) serve(c *stream.Conn) error {
 	if err := s.run(c, s.recv, s.send); err != nil {
 		return err

@@ -50,9 +50,12 @@ func weAccess() []verbsCase {
 		invalidation("we invalidate an unknown STag", "rw", other, protocol.RDMAPOpCannotInvalidate),
 		invalidation("we invalidate an STag of another domain", "rwo", same, protocol.RDMAPCannotInvalidate),
 		{
-			name:   "we send a message that is too long",
-			setup:  ok("recvs:4:100"),
-			script: []step{{"send:-", success}, {"recv", "local length error"}, {"recv", "Work Request Flushed Error"}, gone},
+			name:  "we send a message that is too long",
+			setup: ok("recvs:4:100"),
+			script: []step{
+				{do: "send:-", want: success}, {do: "recv", want: "local length error"},
+				{do: "recv", want: "Work Request Flushed Error"}, gone,
+			},
 			run: func(t *testing.T, v *verbsEnd) {
 				v.recv(t) // siw's end knows that the connection stands: see README.md
 				v.post(t, iwarp.SendWR{Op: iwarp.OpSend, SG: [][]byte{make([]byte, 101)}})
@@ -60,9 +63,12 @@ func weAccess() []verbsCase {
 			},
 		},
 		{
-			name:   "we send without a receive",
-			setup:  ok("recvs:2:100"),
-			script: []step{{"send:-", success}, gone, {"recv", "0 octets on 0"}, {"recv", "0 octets on 0"}},
+			name:  "we send without a receive",
+			setup: ok("recvs:2:100"),
+			script: []step{
+				{do: "send:-", want: success}, gone, {do: "recv", want: "0 octets on 0"},
+				{do: "recv", want: "0 octets on 0"},
+			},
 			run: func(t *testing.T, v *verbsEnd) {
 				v.recv(t)
 				for range 3 {
@@ -75,11 +81,12 @@ func weAccess() []verbsCase {
 }
 
 // refused is an access of ours that siw must refuse.
-func refused(name, rights string, wr iwarp.SendWR, at func(iwarp.RemoteBuffer) iwarp.RemoteBuffer, code protocol.Code) verbsCase {
+func refused(name, rights string, wr iwarp.SendWR, at func(iwarp.RemoteBuffer) iwarp.RemoteBuffer,
+	code protocol.Code) verbsCase {
 	return verbsCase{
 		name:   name,
 		setup:  ok("mr:a:4096:"+rights, "fill:a:9"),
-		script: append(ok("advertise:a"), gone, step{"check:a+0+4096:9", "as expected"}),
+		script: append(ok("advertise:a"), gone, step{do: "check:a+0+4096:9", want: "as expected"}),
 		run: func(t *testing.T, v *verbsEnd) {
 			wr.Remote = at(v.learn(t))
 			v.post(t, wr)
@@ -97,9 +104,10 @@ func refused(name, rights string, wr iwarp.SendWR, at func(iwarp.RemoteBuffer) i
 // its Terminate only when its user ends the connection.
 func invalidation(name, rights string, at func(iwarp.RemoteBuffer) iwarp.RemoteBuffer, code protocol.Code) verbsCase {
 	return verbsCase{
-		name:   name,
-		setup:  ok("mr:a:4096:" + rights),
-		script: append(ok("advertise:a"), step{"recv", "remote invalid request error"}, step{"disconnect", "ok"}, gone),
+		name:  name,
+		setup: ok("mr:a:4096:" + rights),
+		script: append(ok("advertise:a"), step{do: "recv", want: "remote invalid request error"},
+			step{do: "disconnect", want: "ok"}, gone),
 		run: func(t *testing.T, v *verbsEnd) {
 			v.post(t, iwarp.SendWR{Op: iwarp.OpSendInvalidate, Invalidate: at(v.learn(t)).STag})
 			v.wantError(t, code, true)
@@ -113,7 +121,7 @@ func invalidation(name, rights string, at func(iwarp.RemoteBuffer) iwarp.RemoteB
 func siwAccesses() []verbsCase {
 	const flushed = "Work Request Flushed Error"
 	both := iwarp.RemoteRead | iwarp.RemoteWrite
-	write, read := step{"write:a+0+64:0", success}, step{"read:a+0+64:0", flushed}
+	write, read := step{do: "write:a+0+64:0", want: success}, step{do: "read:a+0+64:0", want: flushed}
 	unknown := func(at iwarp.RemoteBuffer) iwarp.RemoteBuffer { at.STag ^= 0x00800000; return at }
 	beyond := func(at iwarp.RemoteBuffer) iwarp.RemoteBuffer { at.TO += 4096 - 63; return at }
 	wrap := func(at iwarp.RemoteBuffer) iwarp.RemoteBuffer { at.TO = math.MaxUint64 - 62; return at }
@@ -127,15 +135,30 @@ func siwAccesses() []verbsCase {
 	}
 	var cases []verbsCase
 	for _, m := range []mistake{
-		{"siw writes with an unknown STag", both, write, unknown, protocol.DDPTaggedInvalidSTag},
-		{"siw writes beyond the end", both, write, beyond, protocol.DDPTaggedBounds},
-		{"siw writes around the end of all offsets", both, write, wrap, protocol.DDPTaggedTOWrap},
-		{"siw writes without the right", iwarp.RemoteRead, write, same, protocol.DDPTaggedInvalidSTag},
-		{"siw reads with an unknown STag", both, read, unknown, protocol.RDMAPInvalidSTag},
-		{"siw reads beyond the end", both, read, beyond, protocol.RDMAPBounds},
-		{"siw reads around the end of all offsets", both, read, wrap, protocol.RDMAPTOWrap},
-		{"siw reads without the right", iwarp.RemoteWrite, read, same, protocol.RDMAPAccess},
-		{"siw invalidates an unknown STag", both, step{"send-inv:-:0", success}, unknown, protocol.RDMAPCannotInvalidate},
+		{
+			name: "siw writes with an unknown STag", access: both, do: write, at: unknown,
+			code: protocol.DDPTaggedInvalidSTag,
+		},
+		{name: "siw writes beyond the end", access: both, do: write, at: beyond, code: protocol.DDPTaggedBounds},
+		{
+			name: "siw writes around the end of all offsets", access: both, do: write, at: wrap,
+			code: protocol.DDPTaggedTOWrap,
+		},
+		{
+			name: "siw writes without the right", access: iwarp.RemoteRead, do: write, at: same,
+			code: protocol.DDPTaggedInvalidSTag,
+		},
+		{name: "siw reads with an unknown STag", access: both, do: read, at: unknown, code: protocol.RDMAPInvalidSTag},
+		{name: "siw reads beyond the end", access: both, do: read, at: beyond, code: protocol.RDMAPBounds},
+		{name: "siw reads around the end of all offsets", access: both, do: read, at: wrap, code: protocol.RDMAPTOWrap},
+		{
+			name: "siw reads without the right", access: iwarp.RemoteWrite, do: read, at: same,
+			code: protocol.RDMAPAccess,
+		},
+		{
+			name: "siw invalidates an unknown STag", access: both, do: step{do: "send-inv:-:0", want: success},
+			at: unknown, code: protocol.RDMAPCannotInvalidate,
+		},
 	} {
 		cases = append(cases, verbsCase{
 			name:   m.name,
@@ -167,9 +190,10 @@ func siwAccesses() []verbsCase {
 			v.wantError(t, protocol.DDPTaggedSTagNotAssociated, false)
 		},
 	}, verbsCase{
-		name:   "siw invalidates a shared STag",
-		setup:  ok("mr:a:4096:-"),
-		script: append(ok("learn:0"), step{"send-inv:-:0", success}, gone), terminate: protocol.RDMAPCannotInvalidate,
+		name:      "siw invalidates a shared STag",
+		setup:     ok("mr:a:4096:-"),
+		script:    append(ok("learn:0"), step{do: "send-inv:-:0", want: success}, gone),
+		terminate: protocol.RDMAPCannotInvalidate,
 		run: func(t *testing.T, v *verbsEnd) {
 			mr, err := v.qp.PD().NewMR(make([]byte, 4096), both, nil)
 			if err != nil {
@@ -184,7 +208,7 @@ func siwAccesses() []verbsCase {
 	}, verbsCase{
 		name:   "siw sends a message that is too long",
 		setup:  ok("mr:a:8192:-"),
-		script: append([]step{{"send:a+0+4097", success}}, gone), terminate: protocol.DDPUntaggedTooLong,
+		script: append([]step{{do: "send:a+0+4097", want: success}}, gone), terminate: protocol.DDPUntaggedTooLong,
 		run: func(t *testing.T, v *verbsEnd) { v.wantError(t, protocol.DDPUntaggedTooLong, false) },
 	}, verbsCase{
 		name:      "siw sends without a receive",
@@ -197,7 +221,7 @@ func siwAccesses() []verbsCase {
 func sends(n int) []step {
 	s := make([]step, n)
 	for i := range s {
-		s[i] = step{"send:-", success}
+		s[i] = step{do: "send:-", want: success}
 	}
 	return s
 }

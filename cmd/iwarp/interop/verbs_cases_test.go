@@ -21,45 +21,54 @@ func verbsCases() []verbsCase {
 			name:  "zero length",
 			setup: ok("mr:a:4096:rw"),
 			script: append(ok("advertise:a", "learn:0"),
-				step{"send:-", success}, step{"send:a+0+0:s", success}, step{"send:-:i", success},
-				step{"write:a+0+0:0", success}, step{"read:a+0+0:0", success},
-				step{"send-inv:-:0", success},
-				step{"recv", "0 octets on 0"}, step{"recv", "0 octets on 0"}, step{"recv", "0 octets on 0"}, gone),
+				step{do: "send:-", want: success}, step{do: "send:a+0+0:s", want: success}, step{
+					do: "send:-:i", want: success,
+				},
+				step{do: "write:a+0+0:0", want: success}, step{do: "read:a+0+0:0", want: success},
+				step{do: "send-inv:-:0", want: success},
+				step{do: "recv", want: "0 octets on 0"}, step{do: "recv", want: "0 octets on 0"}, step{
+					do: "recv", want: "0 octets on 0",
+				}, gone),
 			run: zeroLength,
 		},
 		{
-			name:   "siw sends with invalidate",
-			setup:  ok("mr:a:4096:-", "fill:a:5"),
-			script: append(ok("learn:0", "learn:1"), step{"send-inv:a+0+100:0", success}, step{"send-inv:a+0+7:1:s", success}, step{"write:a+0+8:0", success}, gone),
-			run:    siwInvalidates, terminate: protocol.DDPTaggedInvalidSTag,
+			name:  "siw sends with invalidate",
+			setup: ok("mr:a:4096:-", "fill:a:5"),
+			script: append(ok("learn:0", "learn:1"), step{do: "send-inv:a+0+100:0", want: success},
+				step{do: "send-inv:a+0+7:1:s", want: success}, step{do: "write:a+0+8:0", want: success}, gone),
+			run: siwInvalidates, terminate: protocol.DDPTaggedInvalidSTag,
 		},
 		{
-			name:   "we send with invalidate",
-			setup:  ok("mr:a:4096:rw"),
-			script: append(ok("advertise:a"), step{"recv:1", "64 octets on 0, as expected"}, step{"check:a+0+64:1", "as expected"}, gone),
-			run:    weInvalidate,
+			name:  "we send with invalidate",
+			setup: ok("mr:a:4096:rw"),
+			script: append(ok("advertise:a"), step{do: "recv:1", want: "64 octets on 0, as expected"},
+				step{do: "check:a+0+64:1", want: "as expected"}, gone),
+			run: weInvalidate,
 		},
 		{
-			name:   "siw sends solicited",
-			setup:  ok("mr:a:4096:-"),
-			script: []step{{"send:a+0+10", success}, {"recv", "0 octets on 0"}, {"send:a+0+10:s", success}, gone},
-			run:    siwSolicits,
+			name:  "siw sends solicited",
+			setup: ok("mr:a:4096:-"),
+			script: []step{
+				{do: "send:a+0+10", want: success}, {do: "recv", want: "0 octets on 0"},
+				{do: "send:a+0+10:s", want: success}, gone,
+			},
+			run: siwSolicits,
 		},
 		{
 			// siw's end gets no event: see README.md.
 			name: "we send solicited",
 			script: []step{
-				{"arm:solicited", "ok"},
-				{"send:-", success},
-				{"recv", "10 octets on 0"},
-				{"event:100", "none"},
-				{"send:-", success},
-				{"recv", "10 octets on 0"},
-				{"event:500", "*"},
-				{"arm:any", "ok"},
-				{"send:-", success},
-				{"event:5000", "event"},
-				{"recv", "0 octets on 0"},
+				{do: "arm:solicited", want: "ok"},
+				{do: "send:-", want: success},
+				{do: "recv", want: "10 octets on 0"},
+				{do: "event:100", want: "none"},
+				{do: "send:-", want: success},
+				{do: "recv", want: "10 octets on 0"},
+				{do: "event:500", want: "*"},
+				{do: "arm:any", want: "ok"},
+				{do: "send:-", want: success},
+				{do: "event:5000", want: "event"},
+				{do: "recv", want: "0 octets on 0"},
 				gone,
 			},
 			run: weSolicit,
@@ -69,41 +78,43 @@ func verbsCases() []verbsCase {
 			conns: 4,
 			setup: ok("srq", "recvs:8:4096"),
 			script: []step{
-				{"spend", "ok"},
-				{"limit:4", "ok"},
-				{"on:0", "ok"},
-				{"send:-", success},
-				{"recv:0", "100 octets on 0, as expected"},
-				{"on:1", "ok"},
-				{"send:-", success},
-				{"recv:1", "100 octets on 1, as expected"},
-				{"on:2", "ok"},
-				{"send:-", success},
-				{"recv:2", "100 octets on 2, as expected"},
-				{"on:3", "ok"},
-				{"send:-", success},
-				{"recv:3", "100 octets on 3, as expected"},
-				{"async:0", "none"},
-				{"on:0", "ok"},
-				{"send:-", success},
-				{"recv:4", "100 octets on 0, as expected"},
-				{"async:5000", "SRQ limit reached"},
-				{"on:1", "ok"},
-				{"send:-", success},
+				{do: "spend", want: "ok"},
+				{do: "limit:4", want: "ok"},
+				{do: "on:0", want: "ok"},
+				{do: "send:-", want: success},
+				{do: "recv:0", want: "100 octets on 0, as expected"},
+				{do: "on:1", want: "ok"},
+				{do: "send:-", want: success},
+				{do: "recv:1", want: "100 octets on 1, as expected"},
+				{do: "on:2", want: "ok"},
+				{do: "send:-", want: success},
+				{do: "recv:2", want: "100 octets on 2, as expected"},
+				{do: "on:3", want: "ok"},
+				{do: "send:-", want: success},
+				{do: "recv:3", want: "100 octets on 3, as expected"},
+				{do: "async:0", want: "none"},
+				{do: "on:0", want: "ok"},
+				{do: "send:-", want: success},
+				{do: "recv:4", want: "100 octets on 0, as expected"},
+				{do: "async:5000", want: "SRQ limit reached"},
+				{do: "on:1", want: "ok"},
+				{do: "send:-", want: success},
 				gone, // three receives are left, four messages come
-				{"recv", "0 octets on 1"},
-				{"recv", "0 octets on 1"},
-				{"recv", "0 octets on 1"},
-				{"on:2", "ok"},
-				{"send:-", success},
+				{do: "recv", want: "0 octets on 1"},
+				{do: "recv", want: "0 octets on 1"},
+				{do: "recv", want: "0 octets on 1"},
+				{do: "on:2", want: "ok"},
+				{do: "send:-", want: success},
 			},
 			run: sharedQueue,
 		},
 		{
 			name: "many Reads by siw", depth: 4,
 			setup: ok(fmt.Sprintf("mr:a:%d:-", big)),
-			script: append(ok("learn:0"), append(readSteps(8, big), step{"wait:8", success}, step{fmt.Sprintf("check:a+0+%d:9", big), "as expected"},
-				step{"send:-", success}, gone)...),
+			script: append(ok("learn:0"),
+				append(readSteps(8, big), step{do: "wait:8", want: success},
+					step{do: fmt.Sprintf("check:a+0+%d:9", big), want: "as expected"},
+					step{do: "send:-", want: success}, gone)...),
 			run: func(t *testing.T, v *verbsEnd) {
 				if st := v.ConnectionState(); st.IRD != 4 || st.ORD != 4 {
 					t.Errorf("IRD %d, ORD %d, want 4 and 4", st.IRD, st.ORD)
@@ -121,8 +132,10 @@ func verbsCases() []verbsCase {
 		{
 			name:  "a fenced Send by siw",
 			setup: ok(fmt.Sprintf("mr:a:%d:-", big)),
-			script: append(ok("learn:0"), step{fmt.Sprintf("read:a+0+%d:0:p", big), "posted"},
-				step{fmt.Sprintf("send:a+%d+96:fp", big-96), "posted"}, step{"wait:2", success}, gone),
+			script: append(ok("learn:0"), step{do: fmt.Sprintf("read:a+0+%d:0:p", big), want: "posted"},
+				step{
+					do: fmt.Sprintf("send:a+%d+96:fp", big-96), want: "posted",
+				}, step{do: "wait:2", want: success}, gone),
 			run: func(t *testing.T, v *verbsEnd) {
 				data := pattern(3, big)
 				v.advertise(t, v.region(t, data, iwarp.RemoteRead).Remote())
@@ -133,7 +146,7 @@ func verbsCases() []verbsCase {
 		{
 			name:   "a fenced Send by us",
 			setup:  ok("mr:a:65536:r", "fill:a:3"),
-			script: append(ok("advertise:a"), step{"recv:3", "96 octets on 0, as expected"}, gone),
+			script: append(ok("advertise:a"), step{do: "recv:3", want: "96 octets on 0, as expected"}, gone),
 			run: func(t *testing.T, v *verbsEnd) {
 				sink := make([]byte, 65536)
 				v.post(t,
@@ -149,21 +162,28 @@ func verbsCases() []verbsCase {
 		{
 			name:  "inline and gathered, by siw",
 			setup: ok("mr:a:4096:-", "mr:b:4096:-", "fill:a:0", "fill:b:100"),
-			script: append(ok("learn:0"), step{"send:a+0+80:i", success}, step{"send:a+0+1,b+0+2,a+1+1000,a+1001+1,b+7+77,a+2000+3", success},
-				step{"write:a+0+33:0:i", success}, step{"write:a+33+1,a+34+2000:0+33", success}, step{"send:-", success}, gone),
+			script: append(ok("learn:0"), step{do: "send:a+0+80:i", want: success},
+				step{do: "send:a+0+1,b+0+2,a+1+1000,a+1001+1,b+7+77,a+2000+3", want: success},
+				step{do: "write:a+0+33:0:i", want: success}, step{
+					do: "write:a+33+1,a+34+2000:0+33", want: success,
+				}, step{do: "send:-", want: success}, gone),
 			run: siwGathers,
 		},
 		{
-			name:   "inline and gathered, by us",
-			setup:  ok("recvs:8:4095:3", "mr:a:8192:w"),
-			script: append(ok("advertise:a"), step{"recv:0", "80 octets on 0, as expected"}, step{"recv:0", "4095 octets on 0, as expected"}, step{"check:a+0+4095:0", "as expected"}, gone),
-			run:    weGather,
+			name:  "inline and gathered, by us",
+			setup: ok("recvs:8:4095:3", "mr:a:8192:w"),
+			script: append(ok("advertise:a"), step{do: "recv:0", want: "80 octets on 0, as expected"},
+				step{do: "recv:0", want: "4095 octets on 0, as expected"},
+				step{do: "check:a+0+4095:0", want: "as expected"}, gone),
+			run: weGather,
 		},
 		{
 			name:  "large and unaligned, by siw",
 			setup: ok(fmt.Sprintf("mr:a:%d:-", big), fmt.Sprintf("mr:b:%d:-", big), "fill:a:1"),
 			script: append(ok("learn:0"), step{fmt.Sprintf("write:a+0+%d:0+3", big-5), success},
-				step{fmt.Sprintf("read:b+0+%d:0+3", big-5), success}, step{fmt.Sprintf("check:b+0+%d:1", big-5), "as expected"}, step{"send:-", success}, gone),
+				step{fmt.Sprintf("read:b+0+%d:0+3", big-5), success}, step{
+					do: fmt.Sprintf("check:b+0+%d:1", big-5), want: "as expected",
+				}, step{do: "send:-", want: success}, gone),
 			run: func(t *testing.T, v *verbsEnd) {
 				data := make([]byte, big)
 				v.advertise(t, v.region(t, data, iwarp.RemoteWrite|iwarp.RemoteRead).Remote())
@@ -172,9 +192,10 @@ func verbsCases() []verbsCase {
 			},
 		},
 		{
-			name:   "large and unaligned, by us",
-			setup:  ok(fmt.Sprintf("mr:a:%d:rw", big)),
-			script: append(ok("advertise:a"), step{"recv", "0 octets on 0"}, step{fmt.Sprintf("check:a+0+%d:1", big-5), "as expected"}, gone),
+			name:  "large and unaligned, by us",
+			setup: ok(fmt.Sprintf("mr:a:%d:rw", big)),
+			script: append(ok("advertise:a"), step{do: "recv", want: "0 octets on 0"},
+				step{do: fmt.Sprintf("check:a+0+%d:1", big-5), want: "as expected"}, gone),
 			run: func(t *testing.T, v *verbsEnd) {
 				at, data, back := v.learn(t), pattern(1, big-5), make([]byte, big-1)
 				v.do(t, iwarp.SendWR{Op: iwarp.OpWrite, SG: [][]byte{data[:777], data[777:]}, Remote: at})
@@ -187,13 +208,13 @@ func verbsCases() []verbsCase {
 		{
 			name: "what siw lacks",
 			script: []step{
-				{"caps", "atomics no, windows 0, *"},
-				{"try:alloc-mw", "* not supported"},
-				{"try:local-inv", "Invalid argument"},
-				{"try:send-imm", "Invalid argument"},
-				{"try:write-imm", "Invalid argument"},
-				{"try:fetch-add", "Invalid argument"},
-				{"try:compare-swap", "Invalid argument"},
+				{do: "caps", want: "atomics no, windows 0, *"},
+				{do: "try:alloc-mw", want: "* not supported"},
+				{do: "try:local-inv", want: "Invalid argument"},
+				{do: "try:send-imm", want: "Invalid argument"},
+				{do: "try:write-imm", want: "Invalid argument"},
+				{do: "try:fetch-add", want: "Invalid argument"},
+				{do: "try:compare-swap", want: "Invalid argument"},
 				gone,
 			},
 			run: func(*testing.T, *verbsEnd) {},
@@ -226,7 +247,9 @@ func zeroLength(t *testing.T, v *verbsEnd) {
 }
 
 func siwInvalidates(t *testing.T, v *verbsEnd) {
-	mrs := []*iwarp.MR{v.region(t, make([]byte, 64), iwarp.RemoteWrite), v.region(t, make([]byte, 64), iwarp.RemoteRead)}
+	mrs := []*iwarp.MR{
+		v.region(t, make([]byte, 64), iwarp.RemoteWrite), v.region(t, make([]byte, 64), iwarp.RemoteRead),
+	}
 	v.advertise(t, mrs[0].Remote())
 	for _, mr := range mrs {
 		if !mr.Valid() {
@@ -307,7 +330,7 @@ func readSteps(n, size int) []step {
 	steps := make([]step, n)
 	for i := range steps {
 		part := size / n
-		steps[i] = step{fmt.Sprintf("read:a+%d+%d:0+%d:p", i*part, part, i*part), "posted"}
+		steps[i] = step{do: fmt.Sprintf("read:a+%d+%d:0+%d:p", i*part, part, i*part), want: "posted"}
 	}
 	return steps
 }

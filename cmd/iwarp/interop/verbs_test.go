@@ -49,13 +49,13 @@ type step struct{ do, want string }
 func ok(steps ...string) []step {
 	s := make([]step, len(steps))
 	for i, do := range steps {
-		s[i] = step{do, "ok"}
+		s[i] = step{do: do, want: "ok"}
 	}
 	return s
 }
 
 // gone is the last step of most scripts: the peer, which is we, ends the connection.
-var gone = step{"gone", "RDMA_CM_EVENT_DISCONNECTED"}
+var gone = step{do: "gone", want: "RDMA_CM_EVENT_DISCONNECTED"}
 
 // verbsCase is one exchange with verbs-peer.
 type verbsCase struct {
@@ -128,11 +128,11 @@ func (c *verbsCase) peers() int     { return max(c.conns, 1) }
 func (c *verbsCase) steps(hello func(i int) []step) []step {
 	all := ok(fmt.Sprintf("conns:%d", c.peers()), fmt.Sprintf("depths:%d:%d", c.peerDepth(), c.peerDepth()))
 	all = append(all, c.setup...)
-	all = append(all, step{"start", "ok"})
+	all = append(all, step{do: "start", want: "ok"})
 	for i := range c.peers() {
 		all = append(all, hello(i)...)
 	}
-	return append(append(all, step{"on:0", "ok"}), c.script...)
+	return append(append(all, step{do: "on:0", want: "ok"}), c.script...)
 }
 
 // command runs verbs-peer, and prints behind its steps what the guest's kernel
@@ -149,7 +149,7 @@ func command(how string, steps []step) string {
 
 func (c *verbsCase) siwConnects(t *testing.T, g *Guest, s setting) {
 	steps := c.steps(func(i int) []step {
-		return []step{{fmt.Sprintf("on:%d", i), "ok"}, {"send:-", "success"}}
+		return []step{{do: fmt.Sprintf("on:%d", i), want: "ok"}, {do: "send:-", want: "success"}}
 	})
 	ln, ctx := listen(t, nil)
 	job := g.Start(t, command("connect "+hostAddr+" "+port(ln.Addr().String()), steps))
@@ -172,7 +172,7 @@ func (c *verbsCase) siwConnects(t *testing.T, g *Guest, s setting) {
 }
 
 func (c *verbsCase) siwListens(t *testing.T, g *Guest, s setting) {
-	steps := c.steps(func(i int) []step { return []step{{"recv", fmt.Sprintf("0 octets on %d", i)}} })
+	steps := c.steps(func(i int) []step { return []step{{do: "recv", want: fmt.Sprintf("0 octets on %d", i)}} })
 	number, addr := g.Port(t)
 	job := g.Serve(t, number, command("listen "+number, steps))
 	ctx, cancel := context.WithTimeout(t.Context(), exchangeTime)

@@ -42,7 +42,8 @@ func Find(root string) (claims []Claim, err error) {
 		if err != nil {
 			return err
 		}
-		if d.IsDir() && name != root && (strings.HasPrefix(d.Name(), ".") || d.Name() == "testdata" || d.Name() == "tools") {
+		if d.IsDir() && name != root && (strings.HasPrefix(d.Name(), ".") || d.Name() == "testdata" ||
+			d.Name() == "tools") {
 			return fs.SkipDir
 		}
 		if !strings.HasSuffix(name, "_test.go") {

@@ -161,16 +161,19 @@ func (c *Command) Validate() error {
 	case c.Server != nil && c.Serve != nil:
 		return fmt.Errorf("--serve %s: not together with HOST:PORT (%s): a server does not dial", *c.Serve, *c.Server)
 	case c.Serve != nil && (len(c.Size) > 0 || c.Sweep || c.Lat || c.Baseline || c.Op != opAuto):
-		return errors.New("--serve: the client says what is measured: only the startup flags, --segment, --max-clients and --max-memory go with it")
+		return errors.New("--serve: the client says what is measured: only the startup flags, --segment, " +
+			"--max-clients and --max-memory go with it")
 	case c.Serve == nil && (c.Clients != nil || c.MaxMemory != nil):
 		return errors.New("--max-clients, --max-memory: the server's flags, need --serve")
 	case c.Clients != nil && *c.Clients < 1:
 		return fmt.Errorf("--max-clients %d: 1 or more", *c.Clients)
 	case c.Lat && c.Op == opWrite:
-		return errors.New("--lat --op write: a Write alone tells the other end nothing: use notify, a Write and then a Send")
+		return errors.New("--lat --op write: a Write alone tells the other end nothing: use notify, a Write and then " +
+			"a Send")
 	case c.Lat && (c.Bidi || c.Depth != nil):
 		return errors.New("--lat: one operation at a time on a connection: without --bidi and --depth")
-	case c.Op == opAtomic && (c.Sweep || slices.ContainsFunc(c.Size, func(n ui.Octets) bool { return n != atomicOctets })):
+	case c.Op == opAtomic && (c.Sweep || slices.ContainsFunc(c.Size,
+		func(n ui.Octets) bool { return n != atomicOctets })):
 		return fmt.Errorf("--op atomic: an atomic is of %d octets: without --sweep and --size", atomicOctets)
 	case c.Buffered && (!c.Baseline || c.Lat):
 		return errors.New("--buffered: says how the baseline writes: only with --baseline, and without --lat")
@@ -277,7 +280,8 @@ func (c *Command) sizes() []int {
 func (c *Command) spec(size int) benchSpec {
 	s := benchSpec{
 		Op: c.Op, Size: size, Conns: c.Conns, Bidi: c.Bidi, Lat: c.Lat, Progress: c.Progress,
-		Depth: min(max(4<<20/size, 4), 512, max(maxManyDepth/c.Conns, 1)), HugePages: c.Pages == pagesHuge, Buffered: c.Buffered,
+		Depth: min(max(4<<20/size, 4), 512, max(maxManyDepth/c.Conns, 1)), HugePages: c.Pages == pagesHuge,
+		Buffered: c.Buffered,
 	}
 	if s.Op == opAuto {
 		s.Op = opWrite

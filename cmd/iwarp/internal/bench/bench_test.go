@@ -110,7 +110,8 @@ func TestBenchNet(t *testing.T) {
 		t.Fatal(err)
 	}
 	for mtu, least := range map[string]float64{"1500": 1400, "9000": 8900} {
-		code, events, stderr := bench(t, "--net", mtu, "--steering", "kernel", "--no-offloads", "--op", "send", "--size", "1K")
+		code, events, stderr := bench(t, "--net", mtu, "--steering", "kernel", "--no-offloads", "--op", "send",
+			"--size", "1K")
 		if code != ui.ExitOK || len(events) != 2 {
 			t.Fatalf("MTU %s: exit code %d, stderr %s%v", mtu, code, stderr, events)
 		}
@@ -124,7 +125,8 @@ func TestBenchNet(t *testing.T) {
 	}
 }
 
-// A sample in which a segment is sent again is void where packets cannot be reordered, and too many of them are an error.
+// A sample in which a segment is sent again is void where packets cannot be reordered, and too many of them are an
+// error.
 func TestBenchVoid(t *testing.T) {
 	fixed := &benchResult{network: &netResult{Steering: steeringFixed}}
 	if ok, err := fixed.counts(0, 1); !ok || err != nil {
@@ -165,7 +167,9 @@ func TestBenchHTML(t *testing.T) {
 // Plain text has a table with a header.
 func TestBenchText(t *testing.T) {
 	var stdout, stderr bytes.Buffer
-	code := Main(cmdtest.Context(t), []string{"bench", "--one-process", "--samples", "3", "--duration", "1ms", "--size", "1K,2K", "--baseline"}, &stdout, &stderr)
+	code := Main(cmdtest.Context(t),
+		[]string{"bench", "--one-process", "--samples", "3", "--duration", "1ms", "--size", "1K,2K", "--baseline"},
+		&stdout, &stderr)
 	if code != ui.ExitOK {
 		t.Fatal(code, stderr.String())
 	}
@@ -238,10 +242,10 @@ func TestJain(t *testing.T) {
 		shares []float64
 		want   float64
 	}{
-		{[]float64{3, 3, 3}, 1},
-		{[]float64{5, 0, 0, 0, 0}, 0.2},
-		{[]float64{1, 2}, 0.9},
-		{[]float64{0, 0}, 1},
+		{shares: []float64{3, 3, 3}, want: 1},
+		{shares: []float64{5, 0, 0, 0, 0}, want: 0.2},
+		{shares: []float64{1, 2}, want: 0.9},
+		{shares: []float64{0, 0}, want: 1},
 	} {
 		if got := jain(c.shares); math.Abs(got-c.want) > 1e-9 {
 			t.Errorf("%v: %v, want %v", c.shares, got, c.want)
@@ -261,13 +265,22 @@ func TestBenchLimit(t *testing.T) {
 		want  benchLimit
 		words string
 	}{
-		{opRead, 50 * time.Millisecond, 32 * mib / 0.05, 64, 32, limitORD, "--ord here and --ird at the other end"},
-		{opRead, 50 * time.Millisecond, 32 * mib / 0.05, 32, 64, limitDepth, "--depth 32"},
-		{opRead, 50 * time.Millisecond, 10 * mib / 0.05, 64, 32, "", ""},
-		{opRead, 50 * time.Microsecond, 32 * mib / 0.05, 64, 32, "", ""},
-		{opWrite, 50 * time.Millisecond, 32 * mib / 0.05, 4, 32, "", ""},
-		{opSend, 50 * time.Millisecond, 40 * mib / 0.05, 4, 32, limitDepth, "--depth 4"},
-		{opRead, 50 * time.Millisecond, 20 * mib / 0.05, 64, 32, "", ""},
+		{
+			op: opRead, trip: 50 * time.Millisecond, rate: 32 * mib / 0.05, depth: 64, ord: 32, want: limitORD,
+			words: "--ord here and --ird at the other end",
+		},
+		{
+			op: opRead, trip: 50 * time.Millisecond, rate: 32 * mib / 0.05, depth: 32, ord: 64, want: limitDepth,
+			words: "--depth 32",
+		},
+		{op: opRead, trip: 50 * time.Millisecond, rate: 10 * mib / 0.05, depth: 64, ord: 32, want: "", words: ""},
+		{op: opRead, trip: 50 * time.Microsecond, rate: 32 * mib / 0.05, depth: 64, ord: 32, want: "", words: ""},
+		{op: opWrite, trip: 50 * time.Millisecond, rate: 32 * mib / 0.05, depth: 4, ord: 32, want: "", words: ""},
+		{
+			op: opSend, trip: 50 * time.Millisecond, rate: 40 * mib / 0.05, depth: 4, ord: 32, want: limitDepth,
+			words: "--depth 4",
+		},
+		{op: opRead, trip: 50 * time.Millisecond, rate: 20 * mib / 0.05, depth: 64, ord: 32, want: "", words: ""},
 	} {
 		r := &benchResult{benchSpec: benchSpec{Op: c.op, Size: mib, Depth: c.depth, Conns: 1}}
 		r.ours.GBps = c.rate / 1e9

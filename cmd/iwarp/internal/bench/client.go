@@ -75,7 +75,8 @@ func (c *Command) otherEnd(ctx context.Context, network *benchNetwork) (addr str
 		err = errors.New(e.Error)
 	}
 	stop()
-	return "", nil, fmt.Errorf("starting the other end: %w", errors.Join(err, errors.New("it does not say where it listens")))
+	return "", nil, fmt.Errorf("starting the other end: %w",
+		errors.Join(err, errors.New("it does not say where it listens")))
 }
 
 // procsEnv is Go's variable for the number of threads that run at once.
@@ -283,7 +284,10 @@ func (b *benchClient) measure(ctx context.Context, spec benchSpec, first bool) (
 	if memory[1], err = b.memory(ctx, spec.Conns); err != nil {
 		return nil, err
 	}
-	r := &benchResult{benchSpec: spec, network: b.network.result(), crc: b.Startup.CRC == ui.On, markers: b.Startup.Markers, segment: int(b.Segment), align: b.Startup.Align}
+	r := &benchResult{
+		benchSpec: spec, network: b.network.result(), crc: b.Startup.CRC == ui.On, markers: b.Startup.Markers,
+		segment: int(b.Segment), align: b.Startup.Align,
+	}
 	r.mulpdu, r.huge, r.ord = ours.mulpdu(), ours.huge(), ours.ord()
 	r.memory = perConn(memory[0], memory[1], spec.Conns)
 	links := []*opened{ours}
@@ -340,7 +344,8 @@ func (b *benchClient) measure(ctx context.Context, spec benchSpec, first bool) (
 }
 
 // rounds takes as many samples as are wanted of each of the links, in turn, and again where a round is void.
-func (b *benchClient) rounds(ctx context.Context, r *benchResult, p *benchProgress, count uint64, profiled bool, links ...*opened) (list []outcome, err error) {
+func (b *benchClient) rounds(ctx context.Context, r *benchResult, p *benchProgress, count uint64, profiled bool,
+	links ...*opened) (list []outcome, err error) {
 	if stop, err := b.profile(profiled); err != nil {
 		return nil, err
 	} else if stop != nil {

@@ -140,37 +140,40 @@ const openIWARP = `{"do":"open","kind":73,"spec":{"op":"send","size":64,"depth":
 func TestBenchServeHostileRequests(t *testing.T) {
 	s := serveBench(t, cmdtest.Patience, nil)
 	spec := func(kind int, op string, size, depth, conns int, more string) string {
-		return fmt.Sprintf(`{"do":"open","kind":%d,"spec":{"op":%q,"size":%d,"depth":%d,"conns":%d%s}}`, kind, op, size, depth, conns, more)
+		return fmt.Sprintf(`{"do":"open","kind":%d,"spec":{"op":%q,"size":%d,"depth":%d,"conns":%d%s}}`, kind, op, size,
+			depth, conns, more)
 	}
 	for why, lines := range map[string][]string{
-		"start without the connections":     {openIWARP, `{"do":"start","kind":73,"count":1}`},
-		"start of plain TCP without them":   {spec('T', "send", 64, 4, 1, ""), `{"do":"start","kind":84,"count":1}`},
-		"start of nothing":                  {`{"do":"start","kind":73}`},
-		"close of nothing":                  {`{"do":"close","kind":84}`},
-		"stop of nothing":                   {`{"do":"stop","kind":84}`},
-		"open twice":                        {openIWARP, openIWARP},
-		"open without a spec":               {`{"do":"open","kind":73}`},
-		"a kind that is none":               {spec(0, "send", 64, 4, 1, "")},
-		"the kind of control connections":   {spec('C', "send", 64, 4, 1, "")},
-		"another kind":                      {spec(255, "send", 64, 4, 1, "")},
-		"an operation that is none":         {spec('I', "swim\x1b[2J", 64, 4, 1, "")},
-		"no size":                           {spec('I', "send", 0, 4, 1, "")},
-		"a negative size":                   {spec('I', "send", -1, 4, 1, "")},
-		"a size too large":                  {spec('I', "send", math.MaxInt32, 4, 1, "")},
-		"a negative depth":                  {spec('I', "send", 64, -4, 1, "")},
-		"a depth too large":                 {spec('I', "send", 64, 1<<30, 1, "")},
-		"no connection":                     {spec('T', "send", 64, 4, 0, "")},
-		"too many connections":              {spec('T', "send", 64, 4, 1<<20, "")},
-		"much of all":                       {spec('I', "send", maxBenchOctets, maxBenchDepth, maxBenchConns, "")},
-		"much memory":                       {spec('I', "write", maxBenchOctets, 1, 4, "")},
-		"many work requests":                {spec('I', "notify", 1, maxBenchDepth, maxBenchConns, "")},
-		"a congestion control of its own":   {spec('I', "send", 64, 4, 1, `,"congestion":"../../x"`)},
-		"a request that is none":            {openIWARP, `{"do":"dance","kind":73}`},
-		"regions for connections not there": {openIWARP, `{"do":"close","kind":73}`, `{"do":"connected","kind":73,"regions":[]}`},
-		"no JSON":                           {"GET / HTTP/1.1"},
-		"JSON of another shape":             {`[1,2,3]`},
-		"a number that fits nothing":        {`{"do":"open","kind":99999}`},
-		"deep JSON":                         {strings.Repeat("[", 12000)},
+		"start without the connections":   {openIWARP, `{"do":"start","kind":73,"count":1}`},
+		"start of plain TCP without them": {spec('T', "send", 64, 4, 1, ""), `{"do":"start","kind":84,"count":1}`},
+		"start of nothing":                {`{"do":"start","kind":73}`},
+		"close of nothing":                {`{"do":"close","kind":84}`},
+		"stop of nothing":                 {`{"do":"stop","kind":84}`},
+		"open twice":                      {openIWARP, openIWARP},
+		"open without a spec":             {`{"do":"open","kind":73}`},
+		"a kind that is none":             {spec(0, "send", 64, 4, 1, "")},
+		"the kind of control connections": {spec('C', "send", 64, 4, 1, "")},
+		"another kind":                    {spec(255, "send", 64, 4, 1, "")},
+		"an operation that is none":       {spec('I', "swim\x1b[2J", 64, 4, 1, "")},
+		"no size":                         {spec('I', "send", 0, 4, 1, "")},
+		"a negative size":                 {spec('I', "send", -1, 4, 1, "")},
+		"a size too large":                {spec('I', "send", math.MaxInt32, 4, 1, "")},
+		"a negative depth":                {spec('I', "send", 64, -4, 1, "")},
+		"a depth too large":               {spec('I', "send", 64, 1<<30, 1, "")},
+		"no connection":                   {spec('T', "send", 64, 4, 0, "")},
+		"too many connections":            {spec('T', "send", 64, 4, 1<<20, "")},
+		"much of all":                     {spec('I', "send", maxBenchOctets, maxBenchDepth, maxBenchConns, "")},
+		"much memory":                     {spec('I', "write", maxBenchOctets, 1, 4, "")},
+		"many work requests":              {spec('I', "notify", 1, maxBenchDepth, maxBenchConns, "")},
+		"a congestion control of its own": {spec('I', "send", 64, 4, 1, `,"congestion":"../../x"`)},
+		"a request that is none":          {openIWARP, `{"do":"dance","kind":73}`},
+		"regions for connections not there": {
+			openIWARP, `{"do":"close","kind":73}`, `{"do":"connected","kind":73,"regions":[]}`,
+		},
+		"no JSON":                    {"GET / HTTP/1.1"},
+		"JSON of another shape":      {`[1,2,3]`},
+		"a number that fits nothing": {`{"do":"open","kind":99999}`},
+		"deep JSON":                  {strings.Repeat("[", 12000)},
 	} {
 		t.Run(why, func(t *testing.T) {
 			c := s.client()
@@ -257,7 +260,8 @@ func TestBenchServeSilence(t *testing.T) {
 	for p := range progressMode(len(progressNames)) {
 		for _, kind := range []linkKind{linkIWARP, linkTCP} {
 			c := s.sampleWith(kind, p)
-			if m, err := c.reply(); err != nil || !strings.Contains(m.Error, "nothing has been sent or received for 50ms") {
+			if m, err := c.reply(); err != nil || !strings.Contains(m.Error,
+				"nothing has been sent or received for 50ms") {
 				t.Errorf("%c, %v: %+v, %v", kind, p, m, err)
 			}
 			if _, err := c.reply(); err == nil || os.IsTimeout(err) {
@@ -300,7 +304,7 @@ func (s *benchServed) sampleWith(kind linkKind, p progressMode) *scripted {
 		s.t.Fatal(err)
 	}
 	s.t.Cleanup(l.close)
-	if err := l.add(cmdtest.Context(s.t), 0, s.dial(preface{kind, m.Token, 0})); err != nil {
+	if err := l.add(cmdtest.Context(s.t), 0, s.dial(preface{kind: kind, token: m.Token, index: 0})); err != nil {
 		s.t.Fatal(err)
 	}
 	regions, err := json.Marshal(benchMsg{Do: doConnected, Kind: kind, Regions: l.regions()})
@@ -339,7 +343,11 @@ func TestBenchServeSilentFlood(t *testing.T) {
 func TestBenchHostileServer(t *testing.T) {
 	const evil = "\x1b]0;owned\x07\x1b[2J\u202e\u009b31m\nerror: forged"
 	machineOf := func(s string) string {
-		b, err := json.Marshal(benchMsg{Machine: &machine{s, s, s, 1, s, []string{s, strings.Repeat(s, 1000)}, s}})
+		b, err := json.Marshal(benchMsg{
+			Machine: &machine{
+				Go: s, OS: s, Arch: s, CPUs: 1, Processor: s, Features: []string{s, strings.Repeat(s, 1000)}, Kernel: s,
+			},
+		})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -353,12 +361,12 @@ func TestBenchHostileServer(t *testing.T) {
 		replies []string
 		want    string
 	}{
-		"silent":           {nil, "no reply of the other end within"},
-		"gone quiet later": {[]string{machineOf("x")}, "no reply of the other end within"},
-		"error":            {[]string{string(failed)}, "the other end:"},
-		"machine":          {[]string{machineOf(evil), string(failed)}, "the other end:"},
-		"endless":          {[]string{strings.Repeat("x", 1<<20)}, "more than"},
-		"no JSON":          {[]string{evil}, "invalid character"},
+		"silent":           {replies: nil, want: "no reply of the other end within"},
+		"gone quiet later": {replies: []string{machineOf("x")}, want: "no reply of the other end within"},
+		"error":            {replies: []string{string(failed)}, want: "the other end:"},
+		"machine":          {replies: []string{machineOf(evil), string(failed)}, want: "the other end:"},
+		"endless":          {replies: []string{strings.Repeat("x", 1<<20)}, want: "more than"},
+		"no JSON":          {replies: []string{evil}, want: "invalid character"},
 	} {
 		for _, form := range []string{"--json=false", "--json"} {
 			t.Run(name+form, func(t *testing.T) {
@@ -369,13 +377,15 @@ func TestBenchHostileServer(t *testing.T) {
 				defer ln.Close()
 				go scriptedServer(ln, c.replies)
 				out := cmdtest.NewLines()
-				code := Main(cmdtest.Context(t), []string{"bench", ln.Addr().String(), "--timeout", "100ms", form}, out, out)
+				code := Main(cmdtest.Context(t), []string{"bench", ln.Addr().String(), "--timeout", "100ms", form}, out,
+					out)
 				if code != ui.ExitFailed {
 					t.Errorf("exit code %d", code)
 				}
 				text := out.String()
 				cmdtest.MustContain(t, "output", text, c.want)
-				if i := strings.IndexFunc(text, func(r rune) bool { return r != '\n' && ui.Printable(string(r)) != string(r) }); i >= 0 {
+				if i := strings.IndexFunc(text,
+					func(r rune) bool { return r != '\n' && ui.Printable(string(r)) != string(r) }); i >= 0 {
 					t.Errorf("%q reaches the terminal, in %q", text[i], text)
 				}
 				if strings.Contains(text, "\nerror: forged") || len(text) > 8000 {

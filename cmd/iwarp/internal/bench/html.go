@@ -50,7 +50,9 @@ func (p *benchPage) Table() string {
 
 func bandwidthChart(results []*benchResult) svgplot.Figure {
 	c := svgplot.Figure{Title: "Bandwidth by size of the message", Unit: "GB/s"}
-	ours, base := svgplot.Curve{Name: "iWARP", Color: svgplot.Ours}, svgplot.Curve{Name: "plain TCP", Color: svgplot.Theirs}
+	ours, base := svgplot.Curve{Name: "iWARP", Color: svgplot.Ours}, svgplot.Curve{
+		Name: "plain TCP", Color: svgplot.Theirs,
+	}
 	for _, r := range results {
 		c.Labels = append(c.Labels, amountShort(r.Size))
 		ours.Y, base.Y = append(ours.Y, r.ours.GBps), append(base.Y, r.base.GBps)
@@ -75,7 +77,9 @@ func rateChart(results []*benchResult) svgplot.Figure {
 
 func roundsChart(r *benchResult) svgplot.Figure {
 	c := svgplot.Figure{Title: fmt.Sprintf("%s: each sample in turn", r.title()), Unit: "GB/s"}
-	ours, base := svgplot.Curve{Name: "iWARP", Color: svgplot.Ours}, svgplot.Curve{Name: "plain TCP", Color: svgplot.Theirs}
+	ours, base := svgplot.Curve{Name: "iWARP", Color: svgplot.Ours}, svgplot.Curve{
+		Name: "plain TCP", Color: svgplot.Theirs,
+	}
 	of := func(f *figures) float64 { return f.GBps }
 	if r.Lat {
 		c.Unit = "us, median"
@@ -96,7 +100,9 @@ func roundsChart(r *benchResult) svgplot.Figure {
 }
 
 func histogramChart(r *benchResult) svgplot.Figure {
-	c := svgplot.Figure{Title: r.title() + ": how often which latency (us) occurs", Unit: "%", Bars: true, NoLegend: true}
+	c := svgplot.Figure{
+		Title: r.title() + ": how often which latency (us) occurs", Unit: "%", Bars: true, NoLegend: true,
+	}
 	s := svgplot.Curve{Name: "iWARP", Color: svgplot.Ours}
 	for _, h := range r.histogram() {
 		if h.Count*2000 < len(r.times) {

@@ -101,7 +101,9 @@ func (l *iwarpLink) newConn() (*iwarpConn, error) {
 	if c.cq, err = l.cfg.Device.NewCQ(sends + receives); err != nil {
 		return c, err
 	}
-	if c.qp, err = l.pd.NewQP(&iwarp.QPConfig{SendCQ: c.cq, RecvCQ: c.cq, SendDepth: sends, RecvDepth: receives}); err != nil {
+	if c.qp, err = l.pd.NewQP(&iwarp.QPConfig{
+		SendCQ: c.cq, RecvCQ: c.cq, SendDepth: sends, RecvDepth: receives,
+	}); err != nil {
 		return c, err
 	}
 	src, hugeSrc := s.memory(s.Size)
@@ -126,7 +128,8 @@ func (c *iwarpConn) prepare(src, dst []byte, receives int) {
 		case opSend:
 			c.work = append(c.work, iwarp.SendWR{Op: iwarp.OpSend, SG: sg})
 		case opNotify:
-			c.work = append(c.work, iwarp.SendWR{Op: iwarp.OpWrite, SG: sg, Unsignaled: true}, iwarp.SendWR{Op: iwarp.OpSend})
+			c.work = append(c.work, iwarp.SendWR{Op: iwarp.OpWrite, SG: sg, Unsignaled: true},
+				iwarp.SendWR{Op: iwarp.OpSend})
 		default:
 			c.work = append(c.work, iwarp.SendWR{Op: iwarp.OpWrite, SG: sg})
 		}

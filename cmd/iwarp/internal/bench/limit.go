@@ -60,7 +60,9 @@ func (r *benchResult) limitText() string {
 	trip := r.trip.Round(10 * time.Microsecond)
 	switch r.limitedBy {
 	case limitORD:
-		return fmt.Sprintf("limited by ORD: %d under way at once, with a round trip of %v. More: --ord here and --ird at the other end\n", r.ord, trip)
+		return fmt.Sprintf("limited by ORD: %d under way at once, with a round trip of %v. More: --ord here and "+
+			"--ird at the other end\n",
+			r.ord, trip)
 	case limitDepth:
 		return fmt.Sprintf("limited by --depth %d, with a round trip of %v\n", r.Depth, trip)
 	}

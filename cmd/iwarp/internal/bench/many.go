@@ -132,7 +132,9 @@ func (c *Command) enoughFiles() (apart bool, err error) {
 		}
 	}
 	if have, err := procstat.RaiseFiles(one); err != nil {
-		return false, fmt.Errorf("--conns %d: it takes %d file descriptors, and this process may have %d (ulimit -n): %w", c.Conns, one, have, err)
+		return false,
+			fmt.Errorf("--conns %d: it takes %d file descriptors, and this process may have %d (ulimit -n): %w",
+				c.Conns, one, have, err)
 	}
 	return c.Baseline, nil
 }

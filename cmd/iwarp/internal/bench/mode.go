@@ -11,7 +11,9 @@ import (
 type progressMode iwarp.Progress
 
 // progressNames are the values of --progress.
-var progressNames = [...]string{iwarp.ProgressAdaptive: "adaptive", iwarp.ProgressParked: "parked", iwarp.ProgressPolling: "polling"}
+var progressNames = [...]string{
+	iwarp.ProgressAdaptive: "adaptive", iwarp.ProgressParked: "parked", iwarp.ProgressPolling: "polling",
+}
 
 // UnmarshalText implements encoding.TextUnmarshaler.
 func (p *progressMode) UnmarshalText(b []byte) error {

@@ -25,7 +25,9 @@ func (c *Command) newNetwork() (*benchNetwork, error) {
 	if c.Net == nil {
 		return &benchNetwork{}, nil
 	}
-	pair, err := netpair.New(&netpair.Config{MTU: *c.Net, NoOffloads: !c.Offloads, KernelSteering: c.Steering == steeringKernel})
+	pair, err := netpair.New(&netpair.Config{
+		MTU: *c.Net, NoOffloads: !c.Offloads, KernelSteering: c.Steering == steeringKernel,
+	})
 	if err != nil {
 		return nil, fmt.Errorf("--net: %w", err)
 	}
@@ -124,7 +126,9 @@ func (r *benchResult) counts(again uint64, wanted int) (bool, error) {
 	}
 	n.Void++
 	if n.Void > maxVoid*wanted {
-		return false, errors.New("void: segments are sent again in nearly every sample, though packets cannot be reordered: the machine loses some")
+		return false,
+			errors.New("void: segments are sent again in nearly every sample, though packets cannot be reordered: " +
+				"the machine loses some")
 	}
 	return false, nil
 }
@@ -140,7 +144,8 @@ func (n *netResult) Text() string {
 		s += fmt.Sprintf("; %s sent again", ui.Plural(n.Retransmissions, "segment"))
 	}
 	if n.Void > 0 {
-		s += fmt.Sprintf("; %s void and taken again, since segments were sent again", ui.Plural(uint64(n.Void), "sample"))
+		s += fmt.Sprintf("; %s void and taken again, since segments were sent again",
+			ui.Plural(uint64(n.Void), "sample"))
 	}
 	return s
 }

@@ -116,7 +116,10 @@ func (r *benchResult) figuresOf(count uint64, o *outcome) figures {
 		ways := float64(r.ways())
 		times := slices.Sorted(slices.Values(o.times))
 		at := func(q float64) float64 { return float64(quantile(times, q)) / ways }
-		return figures{Median: at(0.5), P99: at(0.99), P999: at(0.999), CPUOp: float64(o.usage.CPU) / r.operations(count) / ways, Rate: r.rateOf(count, o), Jain: o.jain}
+		return figures{
+			Median: at(0.5), P99: at(0.99), P999: at(0.999), CPUOp: float64(o.usage.CPU) / r.operations(count) / ways,
+			Rate: r.rateOf(count, o), Jain: o.jain,
+		}
 	}
 	return figures{
 		GBps: gb / o.took.Seconds(), CPU: o.usage.CPU.Seconds() / gb, Calls: float64(o.usage.Calls) / gb,
@@ -274,13 +277,17 @@ func (r *benchResult) MarshalJSON() ([]byte, error) {
 		Rounds []roundFigures `json:"rounds"`
 	}{
 		Op: r.Op, Octets: r.Size, Depth: r.Depth, Conns: r.Conns, Bidi: r.Bidi, Latency: r.Lat, Progress: r.Progress,
-		CRC: r.crc, Markers: r.markers, Segment: r.segment, MULPDU: r.mulpdu, Congestion: r.Congestion, HugePages: r.huge, Buffered: r.Buffered,
-		Align: r.align.String(), Aligned: r.aligned(), Samples: len(r.rounds), Allocs: median(r.allocs), Rate: median(r.rate), Jain: r.ours.Jain, Memory: r.memory, Trip: int64(r.trip), Limit: r.limitedBy, Net: r.network, Rounds: r.rounds,
+		CRC: r.crc, Markers: r.markers, Segment: r.segment, MULPDU: r.mulpdu, Congestion: r.Congestion,
+		HugePages: r.huge, Buffered: r.Buffered,
+		Align: r.align.String(), Aligned: r.aligned(), Samples: len(r.rounds), Allocs: median(r.allocs),
+		Rate: median(r.rate), Jain: r.ours.Jain, Memory: r.memory, Trip: int64(r.trip), Limit: r.limitedBy,
+		Net: r.network, Rounds: r.rounds,
 	}
 	if r.Lat {
 		e.latency = &latency{
-			Min: quantile(r.times, 0), Median: quantile(r.times, 0.5), P99: quantile(r.times, 0.99), P999: quantile(r.times, 0.999),
-			Max: quantile(r.times, 1), CPU: r.ours.CPUOp, Histogram: r.histogram(),
+			Min: quantile(r.times, 0), Median: quantile(r.times, 0.5), P99: quantile(r.times, 0.99),
+			P999: quantile(r.times, 0.999),
+			Max:  quantile(r.times, 1), CPU: r.ours.CPUOp, Histogram: r.histogram(),
 		}
 	} else {
 		all := collect(r.rounds, func(f *roundFigures) float64 { return f.GBps })
@@ -301,8 +308,12 @@ func (r *benchResult) Text() string {
 		if r.huge {
 			pages = "huge pages, "
 		}
-		fmt.Fprintf(&b, "%s, CRC %s, frames of at most %s, alignment %s, congestion control %s, %s%s; medians\n", r.title(), onOffWord(r.crc),
-			ui.Plural(uint64(r.mulpdu), "octet"), r.align, orUnknown(r.Congestion), pages, ui.Plural(uint64(len(r.rounds)), "sample"))
+		fmt.Fprintf(&b, "%s, CRC %s, frames of at most %s, alignment %s, congestion control %s, %s%s; medians\n",
+			r.title(), onOffWord(r.crc),
+			ui.Plural(uint64(r.mulpdu), "octet"), r.align, orUnknown(r.Congestion), pages, ui.Plural(uint64(
+				len(r.rounds),
+			),
+				"sample"))
 	}
 	if n := r.network; n != nil && (r.headerBefore || n.Void > 0 || n.Retransmissions > 0) {
 		b.WriteString(n.Text() + "\n")
@@ -319,7 +330,8 @@ func (r *benchResult) Text() string {
 
 func (r *benchResult) bandwidthText(b *strings.Builder) {
 	if r.headerBefore {
-		fmt.Fprintf(b, "%9s %8s %13s %11s %9s %9s %9s %7s", "size", "GB/s", "min..max", "messages/s", "CPU s/GB", "allocs/op", "calls/GB", "aligned")
+		fmt.Fprintf(b, "%9s %8s %13s %11s %9s %9s %9s %7s", "size", "GB/s", "min..max", "messages/s", "CPU s/GB",
+			"allocs/op", "calls/GB", "aligned")
 		if r.baseline {
 			fmt.Fprintf(b, " | %8s %6s %11s %6s %6s", "TCP GB/s", "ratio", "min..max", "CPU", "calls")
 		}
@@ -327,9 +339,12 @@ func (r *benchResult) bandwidthText(b *strings.Builder) {
 	}
 	all := collect(r.rounds, func(f *roundFigures) float64 { return f.GBps })
 	fmt.Fprintf(b, "%9s %8.3f %13s %11s %9.3f %9.2f %9.0f %7.3f", amountShort(r.Size), r.ours.GBps,
-		fmt.Sprintf("%.2f..%.2f", slices.Min(all), slices.Max(all)), count(median(r.rate)), r.ours.CPU, median(r.allocs), r.ours.Calls, r.aligned())
+		fmt.Sprintf("%.2f..%.2f", slices.Min(all), slices.Max(all)), count(median(r.rate)), r.ours.CPU, median(
+			r.allocs,
+		), r.ours.Calls, r.aligned())
 	if r.baseline {
-		fmt.Fprintf(b, " | %8.3f %6.2f %11s %6.2f %6.2f", r.base.GBps, r.ratio, fmt.Sprintf("%.2f..%.2f", r.minimum, r.most), r.cpuRatio, r.callRatio)
+		fmt.Fprintf(b, " | %8.3f %6.2f %11s %6.2f %6.2f", r.base.GBps, r.ratio,
+			fmt.Sprintf("%.2f..%.2f", r.minimum, r.most), r.cpuRatio, r.callRatio)
 	}
 	b.WriteByte('\n')
 }
@@ -342,10 +357,13 @@ func (r *benchResult) latencyText(b *strings.Builder) {
 	us := func(q float64) string {
 		return fmt.Sprintf("%.2f", float64(quantile(r.times, q))/float64(time.Microsecond))
 	}
-	fmt.Fprintf(b, "%s: %s in us: min %s, median %s, 99 %% %s, 99.9 %% %s, max %s; processor time %.2f; %.2f allocations an operation\n",
+	fmt.Fprintf(b,
+		"%s: %s in us: min %s, median %s, 99 %% %s, 99.9 %% %s, max %s; processor time %.2f; %.2f allocations an "+
+			"operation\n",
 		amountShort(r.Size), what, us(0), us(0.5), us(0.99), us(0.999), us(1), r.ours.CPUOp/1e3, median(r.allocs))
 	if r.baseline {
-		fmt.Fprintf(b, "plain TCP: median %.2f, 99 %% %.2f, 99.9 %% %.2f, processor time %.2f; ratio %.3f (%.3f..%.3f)\n",
+		fmt.Fprintf(b,
+			"plain TCP: median %.2f, 99 %% %.2f, 99.9 %% %.2f, processor time %.2f; ratio %.3f (%.3f..%.3f)\n",
 			r.base.Median/1e3, r.base.P99/1e3, r.base.P999/1e3, r.base.CPUOp/1e3, r.ratio, r.minimum, r.most)
 	}
 	list := r.histogram()
@@ -355,7 +373,8 @@ func (r *benchResult) latencyText(b *strings.Builder) {
 	}
 	for _, h := range list {
 		if h.Count*1000 >= len(r.times) { // at least 0.1 %
-			fmt.Fprintf(b, "  below %9.2f us %6.2f %% %s\n", float64(h.Below)/1e3, 100*float64(h.Count)/float64(len(r.times)),
+			fmt.Fprintf(b, "  below %9.2f us %6.2f %% %s\n", float64(h.Below)/1e3,
+				100*float64(h.Count)/float64(len(r.times)),
 				strings.Repeat("#", (h.Count*50+most-1)/most))
 		}
 	}

@@ -282,7 +282,8 @@ func (s *benchServer) grant(has, more int64) error {
 		return fmt.Errorf("this work takes %s of memory, a client has %s here (three quarters of --max-memory)",
 			ui.Amount(more+has), ui.Amount(s.limits.each))
 	case more > s.limits.all-s.memory:
-		return fmt.Errorf("this work takes %s of memory, and other clients leave %s (--max-memory)", ui.Amount(more), ui.Amount(s.limits.all-s.memory))
+		return fmt.Errorf("this work takes %s of memory, and other clients leave %s (--max-memory)", ui.Amount(more),
+			ui.Amount(s.limits.all-s.memory))
 	}
 	s.memory += more
 	return nil
@@ -370,7 +371,8 @@ func (ss *benchSession) open(ctx context.Context, m *benchMsg) (reply benchMsg, 
 }
 
 // connected waits for the connections that the client has made.
-func (ss *benchSession) connected(ctx context.Context, l *openLink, regions []iwarp.RemoteBuffer) (reply benchMsg, err error) {
+func (ss *benchSession) connected(ctx context.Context, l *openLink,
+	regions []iwarp.RemoteBuffer) (reply benchMsg, err error) {
 	if l.ready {
 		return reply, errors.New("these connections are there already")
 	}

@@ -30,7 +30,8 @@ func TestBenchAcceptErrors(t *testing.T) {
 	c.Startup.Timeout = ui.Wait(cmdtest.Patience)
 	ended := make(chan error, 1)
 	go func() {
-		ended <- c.serveTelling(ctx, cmdtest.ErrorsFirst(ln, none, none, none), &iwarp.Config{}, func(err error) { told = append(told, err) })
+		ended <- c.serveTelling(ctx, cmdtest.ErrorsFirst(ln, none, none, none), &iwarp.Config{},
+			func(err error) { told = append(told, err) })
 	}()
 	// The server hangs up on what is no preface: it has taken the connection.
 	nc, err := net.Dial("tcp", ln.Addr().String())
@@ -50,7 +51,8 @@ func TestBenchAcceptErrors(t *testing.T) {
 		t.Errorf("told: %v", told)
 	}
 	broken := errors.New("broken")
-	if err := c.serveTelling(cmdtest.Context(t), cmdtest.ErrorsFirst(ln, broken), &iwarp.Config{}, nil); !errors.Is(err, broken) {
+	if err := c.serveTelling(cmdtest.Context(t), cmdtest.ErrorsFirst(ln, broken), &iwarp.Config{}, nil); !errors.Is(err,
+		broken) {
 		t.Errorf("an error that does not pass: %v", err)
 	}
 }

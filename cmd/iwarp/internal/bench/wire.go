@@ -66,7 +66,8 @@ func readPreface(r io.Reader) (preface, error) {
 		return preface{}, fmt.Errorf("preface of bench: %w", err)
 	}
 	if string(b[:4]) != "IWB1" {
-		return preface{}, fmt.Errorf("preface of bench is %q: the other end is no \"iwarp bench\" of this version", b[:4])
+		return preface{}, fmt.Errorf("preface of bench is %q: the other end is no \"iwarp bench\" of this version",
+			b[:4])
 	}
 	switch kind := linkKind(b[4]); kind {
 	case linkControl, linkIWARP, linkTCP:
@@ -205,7 +206,10 @@ type benchUsage struct {
 }
 
 func (u benchUsage) plus(v benchUsage) benchUsage {
-	return benchUsage{u.CPU + v.CPU, u.Allocs + v.Allocs, u.Calls + v.Calls, u.FPDUs + v.FPDUs, u.Whole + v.Whole, u.Memory + v.Memory}
+	return benchUsage{
+		u.CPU + v.CPU, u.Allocs + v.Allocs, u.Calls + v.Calls, u.FPDUs + v.FPDUs, u.Whole + v.Whole,
+		u.Memory + v.Memory,
+	}
 }
 
 // maxUsageCPU is more processor time than any sample takes; with that of this end it is still a number.

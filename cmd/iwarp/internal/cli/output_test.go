@@ -20,7 +20,8 @@ func (full) Write([]byte) (int, error) { return 0, errors.New("no space left") }
 func TestLostOutput(t *testing.T) {
 	s := cmdtest.Serve(t, Main)
 	for _, args := range [][]string{
-		{"version"}, {"version", "--json"}, {"ping", s.Addr, "--count", "1"}, {"ping", s.Addr, "--count", "1", "--json"}, {"demo", "--bytes", "1"},
+		{"version"}, {"version", "--json"}, {"ping", s.Addr, "--count", "1"},
+		{"ping", s.Addr, "--count", "1", "--json"}, {"demo", "--bytes", "1"},
 	} {
 		errs := cmdtest.NewLines()
 		if code := Main(cmdtest.Context(t), args, full{}, errs); code != ui.ExitFailed {
@@ -61,11 +62,13 @@ func TestOutputOfForeignText(t *testing.T) {
 			}
 		}
 		if !asJSON {
-			cmdtest.MustContain(t, "stderr", errs.String(), "first\nsecond ", `\x1b[2J\a\x9b\u009b\u202e\u2066\U000e0041`)
+			cmdtest.MustContain(t, "stderr", errs.String(), "first\nsecond ",
+				`\x1b[2J\a\x9b\u009b\u202e\u2066\U000e0041`)
 			continue
 		}
 		var e struct{ Error, Peer string }
-		if err := json.Unmarshal([]byte(out.String()), &e); err != nil || e.Peer != strings.ToValidUTF8(evil, "\ufffd") {
+		if err := json.Unmarshal([]byte(out.String()), &e); err != nil ||
+			e.Peer != strings.ToValidUTF8(evil, "\ufffd") {
 			t.Errorf("%q, %v", e.Peer, err)
 		}
 	}

@@ -40,7 +40,9 @@ var rfcs = []rfc{
 
 // Run prints the version.
 func (c *versionCmd) Run(out *ui.Output) error {
-	e := versionEvent{Version: "unknown", Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH, RFCs: rfcs}
+	e := versionEvent{
+		Version: "unknown", Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH, RFCs: rfcs,
+	}
 	if info, ok := debug.ReadBuildInfo(); ok {
 		e.Version = info.Main.Version
 		for _, s := range info.Settings {

@@ -175,7 +175,8 @@ func (c *Command) noCase() error {
 	if c.Gentle {
 		flags = append(flags, "--gentle")
 	}
-	return fmt.Errorf("%s: no case of the kit as %v is chosen (--list shows them all)", strings.Join(flags, " "), c.options().Role)
+	return fmt.Errorf("%s: no case of the kit as %v is chosen (--list shows them all)", strings.Join(flags, " "),
+		c.options().Role)
 }
 
 func listen(ctx context.Context, addr ui.Address) (net.Listener, error) {

@@ -38,12 +38,16 @@ func TestConform(t *testing.T) {
 	addr := conformTarget(t, "--target", "127.0.0.1:0")
 	dir := t.TempDir()
 	junit, page := filepath.Join(dir, "junit.xml"), filepath.Join(dir, "report.html")
-	args := []string{"conform", addr, "--ulp", "target", "--run", "^(send|crc)/", "--timeout", "20s", "--junit", junit, "--html", page, "--record", filepath.Join(dir, "rec")}
+	args := []string{
+		"conform", addr, "--ulp", "target", "--run", "^(send|crc)/", "--timeout", "20s", "--junit", junit, "--html",
+		page, "--record", filepath.Join(dir, "rec"),
+	}
 	out := cmdtest.NewLines()
 	if code := Main(cmdtest.Context(t), args, out, out); code != ui.ExitOK {
 		t.Errorf("exit code %d:\n%s", code, out)
 	}
-	cmdtest.MustContain(t, "table", out.String(), "FAMILY", "crc ", "send ", "not applicable: the peer wants the CRC", " 0 failed")
+	cmdtest.MustContain(t, "table", out.String(), "FAMILY", "crc ", "send ", "not applicable: the peer wants the CRC",
+		" 0 failed")
 	for _, name := range []string{junit, page} {
 		b, err := os.ReadFile(name)
 		if err != nil || !strings.Contains(string(b), "send/solicited") {
@@ -51,7 +55,8 @@ func TestConform(t *testing.T) {
 		}
 	}
 	out = cmdtest.NewLines()
-	if code := Main(cmdtest.Context(t), []string{"conform", addr, "--ulp", "target", "--run", "^send/", "--json"}, out, out); code != ui.ExitOK {
+	if code := Main(cmdtest.Context(t), []string{"conform", addr, "--ulp", "target", "--run", "^send/", "--json"}, out,
+		out); code != ui.ExitOK {
 		t.Errorf("exit code %d:\n%s", code, out)
 	}
 	results := 0
@@ -85,12 +90,15 @@ func TestConform(t *testing.T) {
 func TestConformPing(t *testing.T) {
 	s := cmdtest.Serve(t, Main)
 	out := cmdtest.NewLines()
-	code := Main(cmdtest.Context(t), []string{"conform", s.Addr, "--ulp", "rping", "--run", "^(response|rtr|queue)/", "--timeout", "10s"}, out, out)
+	code := Main(cmdtest.Context(t),
+		[]string{"conform", s.Addr, "--ulp", "rping", "--run", "^(response|rtr|queue)/", "--timeout", "10s"}, out, out)
 	if code != ui.ExitOK {
 		t.Errorf("exit code %d:\n%s", code, out)
 	}
-	cmdtest.MustContain(t, "table", out.String(), "needs the program target above the endpoint, there is rping", " 0 failed")
-	code = Main(cmdtest.Context(t), []string{"conform", s.Addr, "--run", "^read/empty$", "--ulp", "target", "--timeout", "500ms"}, out, out)
+	cmdtest.MustContain(t, "table", out.String(), "needs the program target above the endpoint, there is rping",
+		" 0 failed")
+	code = Main(cmdtest.Context(t),
+		[]string{"conform", s.Addr, "--run", "^read/empty$", "--ulp", "target", "--timeout", "500ms"}, out, out)
 	if code != ui.ExitFailed {
 		t.Errorf("exit code %d:\n%s", code, out)
 	}
@@ -141,13 +149,16 @@ func TestConformRecord(t *testing.T) {
 	addr := reservedFlagProxy(t, conformTarget(t, "--target", "127.0.0.1:0"))
 	dir := filepath.Join(t.TempDir(), "rec")
 	out := cmdtest.NewLines()
-	code := Main(cmdtest.Context(t), []string{"conform", addr, "--run", "^options/rev-1-M0-C1$", "--record", dir}, out, out)
+	code := Main(cmdtest.Context(t), []string{"conform", addr, "--run", "^options/rev-1-M0-C1$", "--record", dir}, out,
+		out)
 	if code != ui.ExitFailed {
 		t.Fatalf("exit code %d:\n%s", code, out)
 	}
-	cmdtest.MustContain(t, "table", out.String(), "FAIL options/rev-1-M0-C1: the Reply has reserved flags 41", "rule: ", "legal: ", "<- startup frame")
+	cmdtest.MustContain(t, "table", out.String(), "FAIL options/rev-1-M0-C1: the Reply has reserved flags 41", "rule: ",
+		"legal: ", "<- startup frame")
 	seen := cmdtest.NewLines()
-	if code := Main(cmdtest.Context(t), []string{"inspect", filepath.Join(dir, "options_rev-1-M0-C1.pcapng")}, seen, seen); code != ui.ExitOK {
+	if code := Main(cmdtest.Context(t), []string{"inspect", filepath.Join(dir, "options_rev-1-M0-C1.pcapng")}, seen,
+		seen); code != ui.ExitOK {
 		t.Errorf("inspect: exit code %d", code)
 	}
 	cmdtest.MustContain(t, "inspect", seen.String(), "Reply")
@@ -159,7 +170,12 @@ func TestConformServe(t *testing.T) {
 	out := cmdtest.NewLines()
 	code := make(chan int, 1)
 	go func() {
-		code <- Main(ctx, []string{"conform", "--serve", "127.0.0.1:0", "--ulp", "target", "--run", "^(order|reply)/", "--skip", "silence", "--timeout", "20s"}, out, out)
+		code <- Main(ctx,
+			[]string{
+				"conform", "--serve", "127.0.0.1:0", "--ulp", "target", "--run", "^(order|reply)/", "--skip", "silence",
+				"--timeout", "20s",
+			},
+			out, out)
 	}()
 	conformTarget(t, "--target-dial", out.Await(t, `(\S+:\d+): for a client`), "--parallel", "8")
 	if c := <-code; c != ui.ExitOK {
@@ -177,7 +193,8 @@ func TestConformList(t *testing.T) {
 		t.Errorf("%d lines", n)
 	}
 	out = cmdtest.NewLines()
-	if code := Main(t.Context(), []string{"conform", "--list", "--gentle", "--run", "^R21$", "--json"}, out, out); code != ui.ExitFailed || strings.Contains(out.String(), "R21\"]") {
+	if code := Main(t.Context(), []string{"conform", "--list", "--gentle", "--run", "^R21$", "--json"}, out,
+		out); code != ui.ExitFailed || strings.Contains(out.String(), "R21\"]") {
 		t.Errorf("exit code %d:\n%s", code, out)
 	}
 }
@@ -233,7 +250,10 @@ func TestConformInterrupted(t *testing.T) {
 			defer cancel()
 			out := cmdtest.NewLines()
 			code := make(chan int, 1)
-			args := []string{"conform", "--serve", "127.0.0.1:0", "--run", "^crc/", "--timeout", "10m", "--patience", "10m", "--wait", "10m"}
+			args := []string{
+				"conform", "--serve", "127.0.0.1:0", "--run", "^crc/", "--timeout", "10m", "--patience", "10m",
+				"--wait", "10m",
+			}
 			go func() { code <- Main(ctx, args, out, out) }()
 			nc, err := net.Dial("tcp", out.Await(t, `(\S+:\d+): for a client`))
 			if err != nil {

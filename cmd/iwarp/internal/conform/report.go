@@ -58,7 +58,9 @@ type conformCase struct {
 }
 
 func newConformCase(c *kit.Case) conformCase {
-	e := conformCase{c.ID, c.Roles.String(), c.Needs.String(), c.Level.String(), c.Rules, c.Rule, c.Sends, []string{}, c.String()}
+	e := conformCase{
+		c.ID, c.Roles.String(), c.Needs.String(), c.Level.String(), c.Rules, c.Rule, c.Sends, []string{}, c.String(),
+	}
 	for _, a := range c.Legal {
 		e.Legal = append(e.Legal, a.String())
 	}

@@ -77,7 +77,8 @@ func (c *Command) Run(ctx context.Context, out *ui.Output) error {
 
 // run does one step within the timeout.
 func (d *demo) run(ctx context.Context, step func(context.Context) error) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, d.timeout, fmt.Errorf("step %d of the demo took more than %v", d.step+1, d.timeout))
+	ctx, cancel := context.WithTimeoutCause(ctx, d.timeout,
+		fmt.Errorf("step %d of the demo took more than %v", d.step+1, d.timeout))
 	defer cancel()
 	if err := step(ctx); err != nil {
 		return fmt.Errorf("%s: %w", d.title, err)
@@ -87,14 +88,16 @@ func (d *demo) run(ctx context.Context, step func(context.Context) error) error 
 
 func (d *demo) opening() {
 	d.Printf("%s\n\n", d.Bold("iwarp demo: RDMA between two ends, both in this process, over TCP on loopback"))
-	d.prose("With RDMA a program opens a piece of its memory to a peer. From then on the peer reads and writes there by " +
+	d.prose("With RDMA a program opens a piece of its memory to a peer. From then on the peer reads and writes there " +
+		"by " +
 		"itself: the program that owns the memory makes no call for it, and no copy. iWARP is RDMA over TCP. " +
 		"Here it is done in software; a network card or the Linux kernel may be the peer as well.")
 }
 
 func (d *demo) closing(took time.Duration) {
 	d.Printf("\n%s %s\n", d.Green("All of it went as it should,"), "in "+ui.Round(took).String()+".")
-	d.Printf("%s\n", d.Dim("Next: \"iwarp ping --serve :7174\" here, \"iwarp ping HOST\" there; either may be an rping of Linux."))
+	d.Printf("%s\n",
+		d.Dim("Next: \"iwarp ping --serve :7174\" here, \"iwarp ping HOST\" there; either may be an rping of Linux."))
 }
 
 // abort ends what connections are left, after an error.

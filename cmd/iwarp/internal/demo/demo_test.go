@@ -15,7 +15,8 @@ func TestDemo(t *testing.T) {
 		if code := Main(cmdtest.Context(t), append([]string{"demo", "--bytes", "5M"}, args...), out, out); code != ui.ExitOK {
 			t.Errorf("%v: exit code %d:\n%s", args, code, out)
 		}
-		cmdtest.MustContain(t, "demo", out.String(), "Terminate: DDP tagged buffer: invalid STag (1/1/00)", "5 MiB in ", "All of it went as it should")
+		cmdtest.MustContain(t, "demo", out.String(), "Terminate: DDP tagged buffer: invalid STag (1/1/00)", "5 MiB in ",
+			"All of it went as it should")
 	}
 }
 

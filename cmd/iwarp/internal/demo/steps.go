@@ -79,7 +79,8 @@ const regionSize = 4096
 // write shows registering memory, and an RDMA Write into it.
 func (d *demo) write(ctx context.Context) error {
 	d.heading("RDMA Write: the client writes into the server's memory",
-		"The server registers memory and gets an STag, a name for it that cannot be guessed. Whoever knows the STag, on "+
+		"The server registers memory and gets an STag, a name for it that cannot be guessed. Whoever knows the STag, "+
+			"on "+
 			"this connection only, may do there what the server allows. The server makes no call to take the data.")
 	memory := make([]byte, regionSize)
 	mr, err := d.server.NewMR(memory, iwarp.RemoteRead|iwarp.RemoteWrite|iwarp.RemoteAtomic)
@@ -172,7 +173,8 @@ func (d *demo) atomics(ctx context.Context) error {
 		return err
 	}
 	d.timed(toServer, start, "CompareSwap, 1000 if it is 41: it was %d", swapped)
-	return errors.Join(expect("before FetchAdd there was", before, 0), expect("before CompareSwap there was", swapped, 41))
+	return errors.Join(expect("before FetchAdd there was", before, 0),
+		expect("before CompareSwap there was", swapped, 41))
 }
 
 // immediate shows Immediate Data.
@@ -195,7 +197,8 @@ func (d *demo) immediate(ctx context.Context) error {
 // invalidate shows a Send with Invalidate.
 func (d *demo) invalidate(ctx context.Context) error {
 	d.heading("Invalidate: the client gives the memory back",
-		"A Send with Invalidate is a message that also ends an STag: the server knows that nobody writes there any more.")
+		"A Send with Invalidate is a message that also ends an STag: the server knows that nobody writes there any "+
+			"more.")
 	start := time.Now()
 	if err := d.client.SendInvalidate(ctx, []byte("done with it"), d.remote.STag); err != nil {
 		return err
@@ -206,7 +209,8 @@ func (d *demo) invalidate(ctx context.Context) error {
 	}
 	d.timed(toServer, start, "Send with Invalidate of STag %v, received as %q", d.remote.STag, text)
 	d.act(atServer, "STag %v is valid: %v", m.Invalidated, d.mr.Valid())
-	return errors.Join(expect("the message invalidated", m.Invalidated, d.mr.STag()), expect("the STag is valid", d.mr.Valid(), false))
+	return errors.Join(expect("the message invalidated", m.Invalidated, d.mr.STag()),
+		expect("the STag is valid", d.mr.Valid(), false))
 }
 
 // refused shows what becomes of an access without right.
@@ -216,7 +220,8 @@ func (d *demo) refused(ctx context.Context) error {
 			"two no longer agree on anything (RFC 5040 section 4.8). The client learns which of its messages it was.")
 	before := d.mr.Bytes()[8:]
 	want := string(before)
-	if err := d.client.RDMAWrite(ctx, []byte("should not get through"), d.remote); err != nil && !errors.Is(err, iwarp.ErrFlushed) {
+	if err := d.client.RDMAWrite(ctx, []byte("should not get through"), d.remote); err != nil &&
+		!errors.Is(err, iwarp.ErrFlushed) {
 		return err
 	}
 	d.act(toServer, "RDMA Write of 22 octets to STag %v, offset %d", d.remote.STag, d.remote.TO)
@@ -229,7 +234,8 @@ func (d *demo) refused(ctx context.Context) error {
 	}
 	var local, remote *iwarp.ProtocolError
 	if !errors.As(d.server.Err(), &local) || !errors.As(d.client.Err(), &remote) || !remote.Remote {
-		return fmt.Errorf("the Write was not refused: server: %w, client: %w", orNone(d.server.Err()), orNone(d.client.Err()))
+		return fmt.Errorf("the Write was not refused: server: %w, client: %w", orNone(d.server.Err()),
+			orNone(d.client.Err()))
 	}
 	d.act(atServer, "%s: %s", d.Red("refuses"), local.Detail)
 	d.act(toClient, "%s: %v", d.Red("Terminate"), remote.Code)
@@ -237,7 +243,8 @@ func (d *demo) refused(ctx context.Context) error {
 	d.act("", "echoed header: %s", ui.Echoed(remote))
 	d.mr.Close()
 	_ = d.disconnect()
-	return errors.Join(expect("the server's reason is", local.Code, remote.Code), expect("the memory is untouched", string(before), want))
+	return errors.Join(expect("the server's reason is", local.Code, remote.Code),
+		expect("the memory is untouched", string(before), want))
 }
 
 // expect is the check behind what the demo claims.

@@ -39,9 +39,11 @@ const (
 // of their own.
 func (d *demo) transfer(ctx context.Context, size int) error {
 	d.heading(fmt.Sprintf("Speed: %s by RDMA Write, and by plain TCP", ui.Amount(size)),
-		"Both move the same octets between the same memory, in turn. RDMA Writes of up to 4 MiB, several in flight: the time "+
+		"Both move the same octets between the same memory, in turn. RDMA Writes of up to 4 MiB, several in flight: "+
+			"the time "+
 			"ends when the server has the message that follows the last one. Then every octet is compared.")
-	ctx, cancel := context.WithTimeoutCause(ctx, transferTimeout, fmt.Errorf("the transfer took more than %v", transferTimeout))
+	ctx, cancel := context.WithTimeoutCause(ctx, transferTimeout,
+		fmt.Errorf("the transfer took more than %v", transferTimeout))
 	defer cancel()
 	t := &transfer{demo: d, source: randomOctets(), target: make([]byte, size)}
 	if err := t.connectBoth(ctx); err != nil {
@@ -71,13 +73,15 @@ func (d *demo) transfer(ctx context.Context, size int) error {
 func (t *transfer) report(plain, rdma time.Duration) {
 	size := len(t.target)
 	t.act(toServer, "plain TCP    %s in %v: %s", ui.Amount(size), ui.Round(plain), ui.Rate(size, plain))
-	t.act(toServer, "RDMA Writes  %s in %v: %s, all octets right", ui.Amount(size), ui.Round(rdma), t.Green(ui.Rate(size, rdma)))
+	t.act(toServer, "RDMA Writes  %s in %v: %s, all octets right", ui.Amount(size), ui.Round(rdma),
+		t.Green(ui.Rate(size, rdma)))
 	t.act("", "%.2f times as fast as plain TCP (medians of %d, congestion control: %s)",
 		plain.Seconds()/rdma.Seconds(), rounds, t.congestion)
 	s := t.client.Stats()
 	t.act("", "%s", t.Dim(fmt.Sprintf("%d frames in %d writes to TCP, %d retransmissions; CRC errors at the server: %d",
 		s.MPA.FPDUsSent, s.MPA.Writes, s.MPA.Retransmits, t.server.Stats().MPA.CRCErrors)))
-	t.prose("\"iwarp bench\" shows more: it gives each end a process of its own, and what it moves again and again stays in " +
+	t.prose("\"iwarp bench\" shows more: it gives each end a process of its own, and what it moves again and again " +
+		"stays in " +
 		"the processor's caches.")
 }
 

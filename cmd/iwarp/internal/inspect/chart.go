@@ -87,7 +87,9 @@ func layChart(rows []reportRow, n int, links map[uint64]string, rules map[uint64
 	y := topY
 	for i := range rows {
 		r := &rows[i]
-		row := chartRow{Class: r.class, Time: seconds(r.at), Frame: r.frame, Label: r.label, Full: r.full, Note: r.from < 0}
+		row := chartRow{
+			Class: r.class, Time: seconds(r.at), Frame: r.frame, Label: r.label, Full: r.full, Note: r.from < 0,
+		}
 		if i > 0 {
 			pause := r.at - rows[i-1].at
 			extra := pauseHeight(pause, typical)
@@ -187,12 +189,16 @@ func (c *reportConn) plots(end time.Duration, nameA, nameB string) (out []plot) 
 	}
 	names := [2]string{"from the " + nameA, "from the " + nameB}
 	if used[0] {
-		out = append(out, draw("Throughput, octets of FPDUs a second (mean over "+ui.Round(width).String()+")", end, names,
-			[2][]float64{c.rate[0].rates(), c.rate[1].rates()}, perSecond))
+		out = append(out,
+			draw("Throughput, octets of FPDUs a second (mean over "+ui.Round(width).String()+")", end, names,
+				[2][]float64{c.rate[0].rates(), c.rate[1].rates()}, perSecond))
 	}
 	if used[1] {
 		out = append(out, draw("Reads and atomics outstanding (most within "+ui.Round(width).String()+")", end, names,
-			[2][]float64{c.reads[0].levels(), c.reads[1].levels()}, func(v float64) string { return fmt.Sprintf("%.4g", v) }))
+			[2][]float64{c.reads[0].levels(), c.reads[1].levels()}, func(v float64) string {
+				return fmt.Sprintf("%.4g",
+					v)
+			}))
 	}
 	return out
 }
@@ -212,7 +218,10 @@ func perSecond(v float64) string {
 
 // draw makes the lines of a plot, which step from bin to bin.
 func draw(title string, end time.Duration, names [2]string, values [2][]float64, label func(float64) string) plot {
-	p := plot{Title: title, Width: chartWidth, Height: plotHeight, Left: axisX, Right: rightX, Top: 12, Bottom: plotHeight - 24}
+	p := plot{
+		Title: title, Width: chartWidth, Height: plotHeight, Left: axisX, Right: rightX, Top: 12,
+		Bottom: plotHeight - 24,
+	}
 	top := max(slices.Max(append(values[0], 0)), slices.Max(append(values[1], 0)))
 	p.TopLabel, p.MidLabel, p.Mid = label(top), label(top/2), (p.Top+p.Bottom)/2
 	p.Start, p.End = "0", ui.Round(end).String()
@@ -227,7 +236,8 @@ func draw(title string, end time.Duration, names [2]string, values [2][]float64,
 			x0 := float64(p.Left) + float64(k)*step
 			fmt.Fprintf(&pts, "%.1f,%.1f %.1f,%.1f ", x0, y, x0+step, y)
 		}
-		p.Lines = append(p.Lines, plotLine{Name: names[i], Class: [2]string{"a", "b"}[i], Points: strings.TrimSpace(pts.String())})
+		p.Lines = append(p.Lines,
+			plotLine{Name: names[i], Class: [2]string{"a", "b"}[i], Points: strings.TrimSpace(pts.String())})
 	}
 	return p
 }

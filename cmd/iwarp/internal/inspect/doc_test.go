@@ -17,7 +17,8 @@ func jsonKeys(t reflect.Type) (keys []string) {
 	for t.Kind() == reflect.Pointer || t.Kind() == reflect.Slice || t.Kind() == reflect.Array {
 		t = t.Elem()
 	}
-	if t.Kind() != reflect.Struct || t.PkgPath() != reflect.TypeFor[analysis.Head]().PkgPath() && t.PkgPath() != reflect.TypeFor[endObject]().PkgPath() {
+	if t.Kind() != reflect.Struct || t.PkgPath() != reflect.TypeFor[analysis.Head]().PkgPath() &&
+		t.PkgPath() != reflect.TypeFor[endObject]().PkgPath() {
 		return nil
 	}
 	for i := range t.NumField() {
@@ -54,8 +55,10 @@ func TestJSONKeysAreDocumented(t *testing.T) {
 	quoted := regexp.MustCompile("`[a-z.]*?([a-z_0-9]+)`")
 	snake := regexp.MustCompile(`^[a-z][a-z0-9]*(_[a-z0-9]+)*$`)
 	for title, v := range map[string]any{
-		"opened": analysis.Opened{}, "startup": startupObject{}, "negotiated": analysis.Negotiated{}, "message": analysis.Message{},
-		"fpdu": fpduObject{}, "verdict": analysis.Verdict{}, "anomaly": analysis.Anomaly{}, "hint": analysis.Hint{}, "closed": analysis.Closed{}, "end": endObject{},
+		"opened": analysis.Opened{}, "startup": startupObject{}, "negotiated": analysis.Negotiated{},
+		"message": analysis.Message{},
+		"fpdu":    fpduObject{}, "verdict": analysis.Verdict{}, "anomaly": analysis.Anomaly{}, "hint": analysis.Hint{},
+		"closed": analysis.Closed{}, "end": endObject{},
 	} {
 		documented := map[string]bool{}
 		for _, m := range quoted.FindAllStringSubmatch(sections[title], -1) {

@@ -206,7 +206,8 @@ type extractedEvent struct {
 func (e extractedEvent) EventKind() string { return "extracted" }
 
 func (e extractedEvent) Text() string {
-	return fmt.Sprintf("%s: %s with %s (%s)", ui.Printable(e.Dir), ui.Plural(e.Files, "file"), ui.Plural(e.Octets, "octet"), e.Kind)
+	return fmt.Sprintf("%s: %s with %s (%s)", ui.Printable(e.Dir), ui.Plural(e.Files, "file"),
+		ui.Plural(e.Octets, "octet"), e.Kind)
 }
 
 func (x *extractor) end(*analysis.Reader, error) error {

@@ -64,7 +64,11 @@ var filterOps = []struct {
 	name string
 	ops  opSet
 }{
-	{"send", opsOf(rdmap.OpcodeSend, rdmap.OpcodeSendInvalidate, rdmap.OpcodeSendSolicited, rdmap.OpcodeSendSolicitedInvalidate)},
+	{
+		"send",
+		opsOf(rdmap.OpcodeSend, rdmap.OpcodeSendInvalidate, rdmap.OpcodeSendSolicited,
+			rdmap.OpcodeSendSolicitedInvalidate),
+	},
 	{"write", opsOf(rdmap.OpcodeWrite)},
 	{"read", opsOf(rdmap.OpcodeReadRequest, rdmap.OpcodeReadResponse)},
 	{"atomic", opsOf(rdmap.OpcodeAtomicRequest, rdmap.OpcodeAtomicResponse)},
@@ -114,7 +118,8 @@ func parseFilter(s string) (inspectFilter, error) {
 				return f, fmt.Errorf("%q in %q: %w", word, s, err)
 			}
 		default:
-			return f, fmt.Errorf("%q in %q is no term: KEY=VALUE with the key conn, frame, from, op or stag, or error", word, s)
+			return f, fmt.Errorf("%q in %q is no term: KEY=VALUE with the key conn, frame, from, op or stag, or error",
+				word, s)
 		}
 	}
 	if expected {
@@ -204,7 +209,8 @@ func parseRange(v string) (valueRange, error) {
 
 // ofMessages reports whether a term asks for what only messages have, or for errors.
 func (f *inspectFilter) ofMessages() bool {
-	return slices.ContainsFunc(f.terms, func(t filterTerm) bool { return t.key == keyOp || t.key == keySTag || t.key == keyError })
+	return slices.ContainsFunc(f.terms,
+		func(t filterTerm) bool { return t.key == keyOp || t.key == keySTag || t.key == keyError })
 }
 
 // ofEvents reports whether a term asks for more than the connection.

@@ -12,12 +12,17 @@ import (
 )
 
 func TestFilterWords(t *testing.T) {
-	write := &analysis.Message{Head: analysis.Head{Conn: 2, Frame: 9, From: analysis.Initiator}, FirstFrame: 5, Opcode: 0, Tagged: true, STag: 0x10}
+	write := &analysis.Message{
+		Head: analysis.Head{Conn: 2, Frame: 9, From: analysis.Initiator}, FirstFrame: 5, Opcode: 0, Tagged: true,
+		STag: 0x10,
+	}
 	request := &analysis.Message{
 		Head: analysis.Head{Conn: 2, Frame: 10, From: analysis.Initiator}, FirstFrame: 10, Opcode: 1, QN: 1,
 		ReadRequest: &analysis.ReadRequest{SinkSTag: 0x20, SrcSTag: 0x30},
 	}
-	startup := &analysis.StartupFrame{Head: analysis.Head{Conn: 1, Frame: 3, From: analysis.Responder}, FirstFrame: 2, Kind: "Reply", Reject: true}
+	startup := &analysis.StartupFrame{
+		Head: analysis.Head{Conn: 1, Frame: 3, From: analysis.Responder}, FirstFrame: 2, Kind: "Reply", Reject: true,
+	}
 	verdict := &analysis.Verdict{Head: analysis.Head{Conn: 1, Frame: 4, From: analysis.Responder}, Level: "MUST"}
 	lost := &analysis.Anomaly{Head: analysis.Head{Conn: 1, Frame: 4}, What: analysis.AnomalyHole}
 	again := &analysis.Anomaly{Head: analysis.Head{Conn: 1, Frame: 4}, What: analysis.AnomalyRetransmission}
@@ -26,28 +31,28 @@ func TestFilterWords(t *testing.T) {
 		filter string
 		want   string // one letter an event
 	}{
-		{"conn=1", "..1111"},
-		{"conn=2", "11...."},
-		{"conn=1-2", "111111"},
-		{"conn=3,2", "11...."},
-		{"conn!=2", "..1111"},
-		{"op=write", "1....."},
-		{"op=write,read", "11...."},
-		{"op=read-response", "......"},
-		{"op=startup", "..1..."},
-		{"op!=write", ".11111"},
-		{"stag=0x10", "1....."},
-		{"stag=32", ".1...."},
-		{"stag=0x30,0x10", "11...."},
-		{"frame=6", "1....."},
-		{"frame=2,10", ".11..."},
-		{"from=responder", "..11.."},
-		{"error", "..111."},
-		{"!error", "11...1"},
-		{"conn=1,error", "..111."},
-		{"conn=1 and op=startup", "..1..."},
-		{"conn=2 op=write && stag=0x10", "1....."},
-		{"error,conn=2", "......"},
+		{filter: "conn=1", want: "..1111"},
+		{filter: "conn=2", want: "11...."},
+		{filter: "conn=1-2", want: "111111"},
+		{filter: "conn=3,2", want: "11...."},
+		{filter: "conn!=2", want: "..1111"},
+		{filter: "op=write", want: "1....."},
+		{filter: "op=write,read", want: "11...."},
+		{filter: "op=read-response", want: "......"},
+		{filter: "op=startup", want: "..1..."},
+		{filter: "op!=write", want: ".11111"},
+		{filter: "stag=0x10", want: "1....."},
+		{filter: "stag=32", want: ".1...."},
+		{filter: "stag=0x30,0x10", want: "11...."},
+		{filter: "frame=6", want: "1....."},
+		{filter: "frame=2,10", want: ".11..."},
+		{filter: "from=responder", want: "..11.."},
+		{filter: "error", want: "..111."},
+		{filter: "!error", want: "11...1"},
+		{filter: "conn=1,error", want: "..111."},
+		{filter: "conn=1 and op=startup", want: "..1..."},
+		{filter: "conn=2 op=write && stag=0x10", want: "1....."},
+		{filter: "error,conn=2", want: "......"},
 	} {
 		f, err := parseFilter(test.filter)
 		if err != nil {
@@ -97,11 +102,17 @@ func TestFilterErrors(t *testing.T) {
 // FuzzFilter looks for filters that parse and mean something else when they are
 // written in another way, and for panics.
 func FuzzFilter(f *testing.F) {
-	for _, s := range []string{"conn=1", "op=write,read and stag=0x1", "error", "!error,frame=1-5", "from!=a op=send-inv", "conn=1,,", "=", "and and"} {
+	for _, s := range []string{
+		"conn=1", "op=write,read and stag=0x1", "error", "!error,frame=1-5", "from!=a op=send-inv", "conn=1,,", "=",
+		"and and",
+	} {
 		f.Add(s)
 	}
 	events := []analysis.Event{
-		&analysis.Message{Head: analysis.Head{Conn: 1, Frame: 2, From: analysis.Initiator}, Opcode: 3, Terminate: &analysis.Terminate{DDPHeader: []byte{0xc1}}},
+		&analysis.Message{
+			Head: analysis.Head{Conn: 1, Frame: 2, From: analysis.Initiator}, Opcode: 3,
+			Terminate: &analysis.Terminate{DDPHeader: []byte{0xc1}},
+		},
 		&analysis.FPDU{Head: analysis.Head{Conn: 2, Frame: 3, From: analysis.SideB}, ULPDU: []byte{0x41, 0x41}},
 		&analysis.Verdict{Head: analysis.Head{Conn: 1, Frame: 1}},
 	}
@@ -149,7 +160,8 @@ func TestGate(t *testing.T) {
 		e    analysis.Event
 		want int
 	}{
-		{opened(1), 0}, {opened(2), 0}, {send, 0}, {write(1), 2}, {write(1), 1}, {send, 0}, {closed(2), 0}, {closed(1), 1},
+		{e: opened(1), want: 0}, {e: opened(2), want: 0}, {e: send, want: 0}, {e: write(1), want: 2},
+		{e: write(1), want: 1}, {e: send, want: 0}, {e: closed(2), want: 0}, {e: closed(1), want: 1},
 	} {
 		if got := len(g.pass(step.e)); got != step.want {
 			t.Errorf("step %d: %d events pass, want %d", i, got, step.want)
@@ -165,14 +177,17 @@ func TestFilterOfNothing(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "ping.pcapng")
 	s := cmdtest.Serve(t, Main)
 	out := cmdtest.NewLines()
-	if code := Main(cmdtest.Context(t), []string{"ping", s.Addr, "--count", "1", "--record", name}, out, out); code != ui.ExitOK {
+	if code := Main(cmdtest.Context(t), []string{"ping", s.Addr, "--count", "1", "--record", name}, out,
+		out); code != ui.ExitOK {
 		t.Fatal(code, out)
 	}
 	for args, want := range map[string]int{
-		"--filter conn=99": ui.ExitOK, "--filter conn=99 --json": ui.ExitOK, "--filter conn=99 --verdict": ui.ExitFailed, "--filter conn=1 --verdict": ui.ExitOK,
+		"--filter conn=99": ui.ExitOK, "--filter conn=99 --json": ui.ExitOK,
+		"--filter conn=99 --verdict": ui.ExitFailed, "--filter conn=1 --verdict": ui.ExitOK,
 	} {
 		out, errs := cmdtest.NewLines(), cmdtest.NewLines()
-		if code := Main(cmdtest.Context(t), append([]string{"inspect", name}, strings.Fields(args)...), out, errs); code != want {
+		if code := Main(cmdtest.Context(t), append([]string{"inspect", name}, strings.Fields(args)...), out,
+			errs); code != want {
 			t.Errorf("%s: exit code %d, want %d:\n%s%s", args, code, want, out, errs)
 		}
 		if strings.Contains(args, "99") {

@@ -56,11 +56,13 @@ func (t *textSink) octets(b []byte, fields []analysis.Field) {
 		}
 		rest := false // of the field
 		for _, m := range markers[:inside] {
-			t.field(b, &analysis.Field{Name: f.Name, Offset: at, Length: m.Offset - at, Value: f.Value, Note: f.Note}, f.Length-inside*m.Length, rest)
+			t.field(b, &analysis.Field{Name: f.Name, Offset: at, Length: m.Offset - at, Value: f.Value, Note: f.Note},
+				f.Length-inside*m.Length, rest)
 			t.field(b, &m, 0, false)
 			at, rest = m.Offset+m.Length, true
 		}
-		t.field(b, &analysis.Field{Name: f.Name, Offset: at, Length: end - at, Value: f.Value, Note: f.Note}, f.Length-inside*markerOctets, rest)
+		t.field(b, &analysis.Field{Name: f.Name, Offset: at, Length: end - at, Value: f.Value, Note: f.Note},
+			f.Length-inside*markerOctets, rest)
 		markers = markers[inside:]
 	}
 	for i := range markers {

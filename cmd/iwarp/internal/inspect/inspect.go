@@ -66,7 +66,8 @@ func (c *Command) Validate() error {
 	case c.ExtractKind != nil && c.Extract == "":
 		return fmt.Errorf("--extract-kind %s: needs --extract DIR", *c.ExtractKind)
 	case c.Verdict && c.Filter.ofMessages():
-		return errors.New("--filter: op, stag and error do not go with --verdict: a rule is broken by an octet, not by an operation; conn, frame and from do")
+		return errors.New("--filter: op, stag and error do not go with --verdict: a rule is broken by an octet, not " +
+			"by an operation; conn, frame and from do")
 	case c.File == "":
 		return errors.New("expected the name of a capture, or - for standard input")
 	}
@@ -106,7 +107,8 @@ func (c *Command) Run(ctx context.Context, out *ui.Output) (err error) {
 	}
 	defer closeIn()
 	rd, err := analysis.Open(in, &analysis.ReaderOptions{
-		Decompress: unzstd, FPDUs: c.Hex || c.Extract != "" || c.HTML != "", NoAnomalies: c.Verdict && !c.JSON && c.HTML == "",
+		Decompress: unzstd, FPDUs: c.Hex || c.Extract != "" || c.HTML != "",
+		NoAnomalies: c.Verdict && !c.JSON && c.HTML == "",
 	})
 	if err != nil {
 		return c.unreadable(out, err)
@@ -212,7 +214,11 @@ func mandatory(v *analysis.Verdict) bool {
 
 // unreadable reports a capture that is none or not whole.
 func (c *Command) unreadable(out *ui.Output, err error) error {
-	e := fileEvent{ErrorEvent: ui.ErrorEvent{Error: c.File + ": " + strings.TrimPrefix(err.Error(), "capture: "), ExitCode: ui.ExitFailed}}
+	e := fileEvent{
+		ErrorEvent: ui.ErrorEvent{
+			Error: c.File + ": " + strings.TrimPrefix(err.Error(), "capture: "), ExitCode: ui.ExitFailed,
+		},
+	}
 	if c.File == stdinName {
 		e.Error = "standard input" + strings.TrimPrefix(e.Error, c.File)
 	}

@@ -109,7 +109,8 @@ func isError(e analysis.Event) bool {
 		return true
 	case *analysis.Anomaly:
 		switch e.What {
-		case analysis.AnomalyRetransmission, analysis.AnomalyOutOfOrder, analysis.AnomalyKeepAlive, analysis.AnomalyStreaming:
+		case analysis.AnomalyRetransmission, analysis.AnomalyOutOfOrder, analysis.AnomalyKeepAlive,
+			analysis.AnomalyStreaming:
 			return false // TCP at work
 		}
 		return true

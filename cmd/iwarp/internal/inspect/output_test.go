@@ -64,7 +64,8 @@ func TestCheckPage(t *testing.T) {
 		filepath.Join(dir, "no", "page"): "--html: ",
 		filepath.Join(dir, "page"):       "",
 	} {
-		if err := checkPage(file, name); want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
+		if err := checkPage(file, name); want == "" && err != nil ||
+			want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -99,7 +100,8 @@ func TestExtractManyAtOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	for n := range conns {
-		b, err := os.ReadFile(filepath.Join(dir, fmt.Sprintf("conn-%d-initiator", n+1), fmt.Sprintf("000001-frame-%d-send", n+1)))
+		b, err := os.ReadFile(filepath.Join(dir, fmt.Sprintf("conn-%d-initiator", n+1),
+			fmt.Sprintf("000001-frame-%d-send", n+1)))
 		if err != nil || string(b) != "abc" {
 			t.Fatalf("connection %d: %q, %v", n+1, b, err)
 		}

@@ -99,7 +99,10 @@ func (r *report) take(c *reportConn, e analysis.Event) {
 	switch e := e.(type) {
 	case *analysis.StartupFrame:
 		c.startup = append(c.startup, e)
-		r.row(c, e, "startup", fmt.Sprintf("MPA %s, Rev %d, M=%d C=%d R=%d", e.Kind, e.Revision, bit(e.Markers), bit(e.CRC), bit(e.Reject)), startupWords(e))
+		r.row(c, e, "startup",
+			fmt.Sprintf("MPA %s, Rev %d, M=%d C=%d R=%d", e.Kind, e.Revision, bit(e.Markers), bit(e.CRC),
+				bit(e.Reject)),
+			startupWords(e))
 	case *analysis.Negotiated:
 		c.negotiated = e
 		r.note(c, e, ui.Word(e.Accepted && e.Problem == "", "startup", "error"), negotiatedWords(e))
@@ -233,7 +236,10 @@ func (r *report) note(c *reportConn, e analysis.Event, class, text string) {
 func (r *report) add(c *reportConn, e analysis.Event, from int, class, label, full string) {
 	h := e.Header()
 	c.messages++
-	row := reportRow{at: h.Time.Sub(r.start), first: firstFrame(e), frame: h.Frame, from: from, class: class, label: label, full: full}
+	row := reportRow{
+		at: h.Time.Sub(r.start), first: firstFrame(e), frame: h.Frame, from: from, class: class, label: label,
+		full: full,
+	}
 	switch {
 	case len(c.head) < maxHeadRows && r.rows < maxReportRows:
 		c.head = append(c.head, row)
@@ -261,5 +267,6 @@ type reportEvent struct {
 func (e reportEvent) EventKind() string { return "report" }
 
 func (e reportEvent) Text() string {
-	return fmt.Sprintf("%s: a page of %s on %s", ui.Printable(e.File), ui.Amount(e.Octets), ui.Plural(e.Connections, "connection"))
+	return fmt.Sprintf("%s: a page of %s on %s", ui.Printable(e.File), ui.Amount(e.Octets),
+		ui.Plural(e.Connections, "connection"))
 }

@@ -21,7 +21,10 @@ func TestReportBounded(t *testing.T) {
 		}
 	}
 	head := func(conn, i int) analysis.Head {
-		return analysis.Head{Conn: conn, Frame: uint64(i + 1), Time: at.Add(time.Duration(i) * time.Microsecond), From: analysis.Initiator}
+		return analysis.Head{
+			Conn: conn, Frame: uint64(i + 1), Time: at.Add(time.Duration(i) * time.Microsecond),
+			From: analysis.Initiator,
+		}
 	}
 	for conn := 1; conn <= 2*maxReportConns; conn++ {
 		put(&analysis.Opened{Head: head(conn, 0), Roles: true})
@@ -43,7 +46,8 @@ func TestReportBounded(t *testing.T) {
 		t.Errorf("%d connections, %d hidden", len(r.conns), r.hidden)
 	}
 	c := r.conns[0]
-	if len(c.head) != maxHeadRows || len(c.tail) != maxTailRows || len(c.verdicts) != maxReportVerdicts || c.broken < messages/3 {
+	if len(c.head) != maxHeadRows || len(c.tail) != maxTailRows || len(c.verdicts) != maxReportVerdicts ||
+		c.broken < messages/3 {
 		t.Errorf("%d and %d rows, %d of %d verdicts", len(c.head), len(c.tail), len(c.verdicts), c.broken)
 	}
 	rows := c.tailRows()
@@ -67,7 +71,8 @@ func TestReportBounded(t *testing.T) {
 		t.Errorf("the bins have %d octets, want %d", sum, want)
 	}
 	links := map[uint64]string{}
-	if chunks := c.chunks(1, links); len(chunks) != (maxHeadRows+chunkRows-1)/chunkRows+(maxTailRows+chunkRows-1)/chunkRows {
+	if chunks := c.chunks(1, links); len(chunks) != (maxHeadRows+chunkRows-1)/chunkRows+
+		(maxTailRows+chunkRows-1)/chunkRows {
 		t.Errorf("%d pieces", len(chunks))
 	}
 }

@@ -73,7 +73,8 @@ func (t *textSink) detail(e analysis.Event) {
 			t.octets(e.Octets, e.Fields())
 		}
 	case *analysis.Hint:
-		t.line(&analysis.Head{Conn: e.Conn, Frame: e.Frame, Time: e.Time}, fmt.Sprintf("what rides on it is probably %s: %s", e.Name, e.Why))
+		t.line(&analysis.Head{Conn: e.Conn, Frame: e.Frame, Time: e.Time},
+			fmt.Sprintf("what rides on it is probably %s: %s", e.Name, e.Why))
 	case *analysis.Anomaly:
 		t.line(&e.Head, t.out.Dim(anomalyWords(e)))
 	}
@@ -147,7 +148,9 @@ func (t *textSink) broken(v *analysis.Verdict) {
 		fmt.Fprintf(t.w, "%s\n\n", t.out.Bold(connWords(e)))
 		delete(t.unnamed, v.Conn)
 	}
-	fmt.Fprintf(t.w, "%s\n", t.out.Red(fmt.Sprintf("connection %d, frame %d, octet %d, from %s: %s", v.Conn, v.Frame, v.Offset, fromWords(v.From), v.Rule)))
+	fmt.Fprintf(t.w, "%s\n",
+		t.out.Red(fmt.Sprintf("connection %d, frame %d, octet %d, from %s: %s", v.Conn, v.Frame, v.Offset,
+			fromWords(v.From), v.Rule)))
 	fmt.Fprintf(t.w, "  rule      %s: %s\n", v.Level, v.Summary)
 	fmt.Fprintf(t.w, "  source    RFC %d section %s, %s\n", v.RFC, v.Section, v.URL())
 	fmt.Fprintf(t.w, "  expected  %s\n  seen      %s\n\n", v.Expected, v.Seen)
@@ -160,7 +163,9 @@ func (t *textSink) closed(e *analysis.Closed) {
 		delete(t.unnamed, e.Header().Conn)
 		return
 	}
-	fmt.Fprintf(t.w, "%s\n", t.out.Bold(fmt.Sprintf("Connection %d is %s: frames %d-%d, %v", c.Number, howWords(e.How), c.FirstFrame, c.LastFrame, ui.Round(c.End.Sub(c.Start)))))
+	fmt.Fprintf(t.w, "%s\n",
+		t.out.Bold(fmt.Sprintf("Connection %d is %s: frames %d-%d, %v", c.Number, howWords(e.How), c.FirstFrame,
+			c.LastFrame, ui.Round(c.End.Sub(c.Start)))))
 	for i := range c.From {
 		t.direction(sideWords(c.Roles, i), &c.From[i])
 	}
@@ -190,7 +195,9 @@ func (t *textSink) direction(name string, s *analysis.DirStats) {
 		t.total(name, fmt.Sprintf("sent %s and no FPDU", ui.Plural(s.Octets, "octet")))
 		return
 	}
-	t.total(name, fmt.Sprintf("sent %s in %s; %s begin with an FPDU", ui.Plural(s.Octets, "octet"), ui.Plural(s.Segments, "TCP segment"), share(s.AlignedSegments, s.FPDUSegments)))
+	t.total(name,
+		fmt.Sprintf("sent %s in %s; %s begin with an FPDU", ui.Plural(s.Octets, "octet"),
+			ui.Plural(s.Segments, "TCP segment"), share(s.AlignedSegments, s.FPDUSegments)))
 	crc := []string{}
 	for _, c := range []struct {
 		n    uint64
@@ -201,7 +208,9 @@ func (t *textSink) direction(name string, s *analysis.DirStats) {
 		}
 	}
 	markers := ui.Word(s.Marked, ui.Plural(s.Markers, "Marker"), "no Markers")
-	t.total("", fmt.Sprintf("%s: %s; %s; %s behind DDP headers", ui.Plural(s.FPDUs, "FPDU"), strings.Join(append(crc, markers), ", "), messageCounts(s.Messages), ui.Plural(s.PayloadOctets, "octet")))
+	t.total("",
+		fmt.Sprintf("%s: %s; %s; %s behind DDP headers", ui.Plural(s.FPDUs, "FPDU"),
+			strings.Join(append(crc, markers), ", "), messageCounts(s.Messages), ui.Plural(s.PayloadOctets, "octet")))
 	line := fmt.Sprintf("longest pause %v, after frame %d", ui.Round(s.Gap), s.GapFrame)
 	if s.MaxOutstanding > 0 {
 		line = fmt.Sprintf("at most %s outstanding; ", ui.Plural(s.MaxOutstanding, "Read or atomic")) + line
@@ -267,7 +276,10 @@ func (t *textSink) end(rd *analysis.Reader, err error) error {
 	for _, p := range []struct {
 		n    uint64
 		what string
-	}{{s.NotIP, "not IP"}, {s.NotTCP, "not TCP"}, {s.Fragments, "IP fragments"}, {s.Cut, "cut by the snap length"}, {s.CutHeaders, "cut within their headers"}} {
+	}{
+		{s.NotIP, "not IP"}, {s.NotTCP, "not TCP"}, {s.Fragments, "IP fragments"}, {s.Cut, "cut by the snap length"},
+		{s.CutHeaders, "cut within their headers"},
+	} {
 		if p.n > 0 {
 			frames += fmt.Sprintf("; %d %s", p.n, p.what)
 		}
@@ -287,7 +299,9 @@ func (t *textSink) judgement(iwarp uint64, err error) {
 	if t.conns < int(iwarp) {
 		of += fmt.Sprintf(" of %d", iwarp)
 	}
-	s := fmt.Sprintf("%s: %s", of, ui.Word(t.rules == 0, t.out.Green("no rule was broken"), t.out.Red(fmt.Sprintf("rules were broken %d times", t.rules))))
+	s := fmt.Sprintf("%s: %s", of,
+		ui.Word(t.rules == 0, t.out.Green("no rule was broken"),
+			t.out.Red(fmt.Sprintf("rules were broken %d times", t.rules))))
 	if t.rules == 1 {
 		s = fmt.Sprintf("%s: %s", of, t.out.Red("a rule was broken once"))
 	}

@@ -32,7 +32,9 @@ func startupLines(s *analysis.StartupFrame) []string {
 	if b := s.Block; b != nil {
 		lines = append(lines, fmt.Sprintf("A=%d (%s) B=%d C=%d D=%d, IRD %s, ORD %s", bit(b.PeerToPeer),
 			ui.Word(b.PeerToPeer, "peer-to-peer, RTR by "+b.RTR, "client-server"), bit(strings.Contains(b.RTR, "send")),
-			bit(strings.Contains(b.RTR, "write")), bit(strings.Contains(b.RTR, "read")), depthWord(b.IRD), depthWord(b.ORD)))
+			bit(strings.Contains(b.RTR, "write")), bit(strings.Contains(b.RTR, "read")), depthWord(b.IRD), depthWord(
+				b.ORD,
+			)))
 	}
 	if n := len(s.ULPData); n > 0 {
 		return append(lines, fmt.Sprintf("%s of Private Data: %s", ui.Plural(n, "octet"), privateWords(s.ULPData)))
@@ -88,7 +90,8 @@ func negotiatedWords(n *analysis.Negotiated) string {
 		parts = append(parts, "no Markers")
 	}
 	parts = append(parts, ui.Word(n.PeerToPeer, "peer-to-peer, RTR by "+n.RTR, "client-server"))
-	parts = append(parts, "Reads at once: Initiator "+depthWord(n.InitiatorDepth)+", Responder "+depthWord(n.ResponderDepth))
+	parts = append(parts,
+		"Reads at once: Initiator "+depthWord(n.InitiatorDepth)+", Responder "+depthWord(n.ResponderDepth))
 	parts = append(parts, fmt.Sprintf("round trip %v", ui.Round(n.RoundTrip)))
 	if n.Problem != "" {
 		parts = append(parts, "but: "+n.Problem)
@@ -128,11 +131,13 @@ func messageDetail(m *analysis.Message) string {
 		return text
 	case m.ReadRequest != nil:
 		r := m.ReadRequest
-		return fmt.Sprintf("MSN %d, %s from STag %v, TO %#x into STag %v, TO %#x", m.MSN, ui.Plural(uint64(r.Size), "octet"), r.SrcSTag, r.SrcTO, r.SinkSTag, r.SinkTO)
+		return fmt.Sprintf("MSN %d, %s from STag %v, TO %#x into STag %v, TO %#x", m.MSN,
+			ui.Plural(uint64(r.Size), "octet"), r.SrcSTag, r.SrcTO, r.SinkSTag, r.SinkTO)
 	case m.AtomicRequest != nil:
 		return fmt.Sprintf("MSN %d, %s", m.MSN, atomicWords(m.AtomicRequest))
 	case m.AtomicResponse != nil:
-		return fmt.Sprintf("MSN %d, identifier %d, it was %#x%s", m.MSN, m.AtomicResponse.ID, m.AtomicResponse.Original, answerWords(m))
+		return fmt.Sprintf("MSN %d, identifier %d, it was %#x%s", m.MSN, m.AtomicResponse.ID, m.AtomicResponse.Original,
+			answerWords(m))
 	case m.Immediate != nil:
 		return fmt.Sprintf("%#x, MSN %d", *m.Immediate, m.MSN)
 	case m.Tagged && rdmap.Opcode(m.Opcode) == rdmap.OpcodeReadResponse:
@@ -182,9 +187,11 @@ func offenderWords(t *analysis.Terminate) string {
 	}
 	s := headerWords(&h)
 	if r, _, err := rdmap.ParseReadRequest(t.RDMAPHeader); err == nil {
-		s += fmt.Sprintf(", of %s from STag %v, TO %#x into STag %v, TO %#x", ui.Plural(uint64(r.Size), "octet"), r.SrcSTag, r.SrcTO, r.SinkSTag, r.SinkTO)
+		s += fmt.Sprintf(", of %s from STag %v, TO %#x into STag %v, TO %#x", ui.Plural(uint64(r.Size), "octet"),
+			r.SrcSTag, r.SrcTO, r.SinkSTag, r.SinkTO)
 	}
-	s += fmt.Sprintf("; a segment of %s, the message's %s", ui.Plural(max(t.SegmentLength, 0), "octet"), ui.Word(h.Last, "last", "not its last"))
+	s += fmt.Sprintf("; a segment of %s, the message's %s", ui.Plural(max(t.SegmentLength, 0), "octet"),
+		ui.Word(h.Last, "last", "not its last"))
 	if t.OffenderFrame > 0 {
 		s += fmt.Sprintf(", frame %d", t.OffenderFrame)
 	} else {
@@ -230,7 +237,8 @@ func howWords(how string) string {
 
 // latencyWords returns percentiles.
 func latencyWords(l *analysis.Latency) string {
-	return fmt.Sprintf("min %v, median %v, 90 %% %v, 99 %% %v, max %v (%d)", ui.Round(l.Min), ui.Round(l.P50), ui.Round(l.P90), ui.Round(l.P99), ui.Round(l.Max), l.Count)
+	return fmt.Sprintf("min %v, median %v, 90 %% %v, 99 %% %v, max %v (%d)", ui.Round(l.Min), ui.Round(l.P50),
+		ui.Round(l.P90), ui.Round(l.P99), ui.Round(l.Max), l.Count)
 }
 
 // sideWords names an end.

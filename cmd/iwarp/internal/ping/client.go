@@ -62,7 +62,9 @@ func (p *pingClient) run(ctx context.Context, addr string, cfg *iwarp.Config, ti
 	if ctx.Err() != nil && p.count == 0 && p.times.n > 0 {
 		err = nil // this is how it was to end
 	}
-	s := clientSummary{Peer: addr, Verified: err == nil, summary: p.times.summary(), want: p.count, sentFPDUs: sentBy(conn)}
+	s := clientSummary{
+		Peer: addr, Verified: err == nil, summary: p.times.summary(), want: p.count, sentFPDUs: sentBy(conn),
+	}
 	if err != nil {
 		p.out.Emit(s)
 		return err

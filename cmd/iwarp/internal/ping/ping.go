@@ -73,7 +73,8 @@ func (c *Command) Validate() error {
 	case c.Serve != nil && c.Count != nil:
 		return fmt.Errorf("--count %d: the client's flag, not for --serve", *c.Count)
 	case c.Serve != nil && c.Size != nil:
-		return fmt.Errorf("--size %d: the client's flag, not for --serve: the server takes what each client advertises", *c.Size)
+		return fmt.Errorf("--size %d: the client's flag, not for --serve: the server takes what each client advertises",
+			*c.Size)
 	case c.Server != nil && c.MaxSize != nil:
 		return fmt.Errorf("--max-size %d: the server's flag, needs --serve", *c.MaxSize)
 	case c.Server != nil && c.Clients != nil:
@@ -95,7 +96,8 @@ func (c *Command) Run(ctx context.Context, out *ui.Output) error {
 	if c.Serve != nil {
 		s := &pingServer{
 			out: out, cfg: cfg, startup: &c.Startup, timeout: c.Startup.Patience(),
-			maxSize: uint32(ui.Or(c.MaxSize, defaultMaxSize)), slots: make(chan struct{}, ui.Or(c.Clients, defaultClients)),
+			maxSize: uint32(ui.Or(c.MaxSize, defaultMaxSize)),
+			slots:   make(chan struct{}, ui.Or(c.Clients, defaultClients)),
 		}
 		return s.run(ctx, string(*c.Serve))
 	}
@@ -117,9 +119,11 @@ func (e iterationEvent) EventKind() string { return "iteration" }
 
 func (e iterationEvent) Text() string {
 	if e.server {
-		return fmt.Sprintf("%s: iteration %d: read and wrote %s in %v", e.Peer, e.Iteration, ui.Plural(e.Octets, "octet"), ui.Round(e.Latency))
+		return fmt.Sprintf("%s: iteration %d: read and wrote %s in %v", e.Peer, e.Iteration,
+			ui.Plural(e.Octets, "octet"), ui.Round(e.Latency))
 	}
-	return fmt.Sprintf("iteration %d: %s there and back in %v, verified", e.Iteration, ui.Plural(e.Octets, "octet"), ui.Round(e.Latency))
+	return fmt.Sprintf("iteration %d: %s there and back in %v, verified", e.Iteration, ui.Plural(e.Octets, "octet"),
+		ui.Round(e.Latency))
 }
 
 // latencies collects what the summary needs. Of very many it keeps a fair sample,

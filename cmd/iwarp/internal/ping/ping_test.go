@@ -123,18 +123,41 @@ func TestBadClients(t *testing.T) {
 		play func(context.Context, *iwarp.Conn) error
 		want string
 	}{
-		{"a short advert", send(make([]byte, 15)), "the advert of a source has 15 octets: 16 are due"},
-		{"a long advert", send(make([]byte, 17)), "the advert of a source has 17 octets: 16 are due"},
-		{"a huge message", send(make([]byte, 70000)), "waiting for the advert of a source: DDP untagged buffer"},
-		{"immediate data", func(ctx context.Context, c *iwarp.Conn) error { return c.SendImmediate(ctx, 1) }, "came as Immediate Data"},
-		{"no octets", send(advert{size: 0}.appendTo(nil)), "a source of 0 octets: from 1 to 1000 are served (--max-size)"},
-		{"too many", send(advert{size: 1001}.appendTo(nil)), "a source of 1001 octets: from 1 to 1000"},
-		{"most of all", send(advert{size: 1<<32 - 1}.appendTo(nil)), "a source of 4294967295 octets"},
-		{"an STag of its own making", send(advert{at: iwarp.RemoteBuffer{STag: 0x11223344}, size: 10}.appendTo(nil)), "RDMA Read of 10 octets at STag 0x11223344"},
-		{"more than it has", lend(10, 11, iwarp.RemoteRead), "(0/1/01)"},
-		{"no right to read", lend(10, 10, iwarp.RemoteWrite), "(0/1/02)"},
-		{"nothing at all", func(context.Context, *iwarp.Conn) error { return nil }, "no advert of a source within 500ms"},
-		{"half an iteration", lend(10, 10, iwarp.RemoteRead), "no advert of a sink within 500ms"},
+		{
+			name: "a short advert", play: send(make([]byte, 15)),
+			want: "the advert of a source has 15 octets: 16 are due",
+		},
+		{name: "a long advert", play: send(make([]byte, 17)), want: "the advert of a source has 17 octets: 16 are due"},
+		{
+			name: "a huge message", play: send(make([]byte, 70000)),
+			want: "waiting for the advert of a source: DDP untagged buffer",
+		},
+		{
+			name: "immediate data",
+			play: func(ctx context.Context, c *iwarp.Conn) error { return c.SendImmediate(ctx, 1) },
+			want: "came as Immediate Data",
+		},
+		{
+			name: "no octets", play: send(advert{size: 0}.appendTo(nil)),
+			want: "a source of 0 octets: from 1 to 1000 are served (--max-size)",
+		},
+		{
+			name: "too many", play: send(advert{size: 1001}.appendTo(nil)),
+			want: "a source of 1001 octets: from 1 to 1000",
+		},
+		{name: "most of all", play: send(advert{size: 1<<32 - 1}.appendTo(nil)), want: "a source of 4294967295 octets"},
+		{
+			name: "an STag of its own making",
+			play: send(advert{at: iwarp.RemoteBuffer{STag: 0x11223344}, size: 10}.appendTo(nil)),
+			want: "RDMA Read of 10 octets at STag 0x11223344",
+		},
+		{name: "more than it has", play: lend(10, 11, iwarp.RemoteRead), want: "(0/1/01)"},
+		{name: "no right to read", play: lend(10, 10, iwarp.RemoteWrite), want: "(0/1/02)"},
+		{
+			name: "nothing at all", play: func(context.Context, *iwarp.Conn) error { return nil },
+			want: "no advert of a source within 500ms",
+		},
+		{name: "half an iteration", play: lend(10, 10, iwarp.RemoteRead), want: "no advert of a sink within 500ms"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
@@ -166,7 +189,8 @@ func TestAcceptErrors(t *testing.T) {
 	none := &net.OpError{Op: "accept", Net: "tcp", Err: os.NewSyscallError("accept", syscall.EMFILE)}
 	out, errs := cmdtest.NewLines(), cmdtest.NewLines()
 	s := &pingServer{
-		out: ui.NewOutput(out, errs), cfg: &iwarp.Config{}, startup: &ui.StartupFlags{}, timeout: cmdtest.Patience, maxSize: 1000, slots: make(chan struct{}, 1),
+		out: ui.NewOutput(out, errs), cfg: &iwarp.Config{}, startup: &ui.StartupFlags{}, timeout: cmdtest.Patience,
+		maxSize: 1000, slots: make(chan struct{}, 1),
 	}
 	ctx, cancel := context.WithCancel(cmdtest.Context(t))
 	ended := make(chan error)
@@ -222,7 +246,11 @@ func TestMemoryOnTrust(t *testing.T) {
 		has  int
 		want int // octets that the server holds in the end, at most
 		ok   bool
-	}{{"all that it says", size, size, true}, {"nearly nothing", 64, onTrust, false}, {"half", size / 2, size / 2 * 2, false}} {
+	}{
+		{name: "all that it says", has: size, want: size, ok: true},
+		{name: "nearly nothing", has: 64, want: onTrust, ok: false},
+		{name: "half", has: size / 2, want: size / 2 * 2, ok: false},
+	} {
 		t.Run(test.name, func(t *testing.T) {
 			ctx := cmdtest.Context(t)
 			held := make(chan int, 1)
@@ -262,7 +290,10 @@ func TestSinkSizes(t *testing.T) {
 	for _, test := range []struct {
 		size uint32
 		want string
-	}{{0, "a sink of 0 octets"}, {5, ""}, {10, ""}, {1001, "a sink of 1001 octets"}} {
+	}{
+		{size: 0, want: "a sink of 0 octets"}, {size: 5, want: ""}, {size: 10, want: ""},
+		{size: 1001, want: "a sink of 1001 octets"},
+	} {
 		t.Run(fmt.Sprint(test.size), func(t *testing.T) {
 			s := cmdtest.Serve(t, Main, "--max-size", "1000")
 			ctx, c := cmdtest.Context(t), dial(t, s.Addr)
@@ -300,7 +331,7 @@ func TestBadServers(t *testing.T) {
 		play func(context.Context, *iwarp.Conn, advert) error
 		want string
 	}{
-		{"go-ahead without a Write", func(ctx context.Context, c *iwarp.Conn, _ advert) error {
+		{name: "go-ahead without a Write", play: func(ctx context.Context, c *iwarp.Conn, _ advert) error {
 			if err := c.Send(ctx, goAhead); err != nil {
 				return err
 			}
@@ -308,8 +339,8 @@ func TestBadServers(t *testing.T) {
 				return err
 			}
 			return c.Send(ctx, goAhead)
-		}, "wrong data came back: octet 1 of 64 is 0xff, 0x72 was sent"},
-		{"one octet missing", func(ctx context.Context, c *iwarp.Conn, src advert) error {
+		}, want: "wrong data came back: octet 1 of 64 is 0xff, 0x72 was sent"},
+		{name: "one octet missing", play: func(ctx context.Context, c *iwarp.Conn, src advert) error {
 			b := make([]byte, src.size)
 			if err := c.RDMARead(ctx, b, src.at); err != nil {
 				return err
@@ -325,18 +356,21 @@ func TestBadServers(t *testing.T) {
 				return err
 			}
 			return c.Send(ctx, goAhead)
-		}, "octet 64 of 64 is 0xff, 0x00 was sent"},
-		{"short go-ahead", func(ctx context.Context, c *iwarp.Conn, _ advert) error {
+		}, want: "octet 64 of 64 is 0xff, 0x00 was sent"},
+		{name: "short go-ahead", play: func(ctx context.Context, c *iwarp.Conn, _ advert) error {
 			return c.Send(ctx, goAhead[:3])
-		}, "go-ahead after the source's advert has 3 octets: 16 are due"},
-		{"Write into the source", func(ctx context.Context, c *iwarp.Conn, src advert) error {
+		}, want: "go-ahead after the source's advert has 3 octets: 16 are due"},
+		{name: "Write into the source", play: func(ctx context.Context, c *iwarp.Conn, src advert) error {
 			return c.RDMAWrite(ctx, goAhead, src.at)
-		}, "iteration 1: waiting for the go-ahead after the source's advert: DDP tagged buffer: "},
-		{"close", func(context.Context, *iwarp.Conn, advert) error { return nil }, "closed the connection before its go-ahead after the source's advert"},
-		{"silence", func(_ context.Context, c *iwarp.Conn, _ advert) error {
+		}, want: "iteration 1: waiting for the go-ahead after the source's advert: DDP tagged buffer: "},
+		{
+			name: "close", play: func(context.Context, *iwarp.Conn, advert) error { return nil },
+			want: "closed the connection before its go-ahead after the source's advert",
+		},
+		{name: "silence", play: func(_ context.Context, c *iwarp.Conn, _ advert) error {
 			<-c.Done()
 			return nil
-		}, "no go-ahead after the source's advert within 500ms"},
+		}, want: "no go-ahead after the source's advert within 500ms"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()

@@ -85,7 +85,9 @@ func TestLatencies(t *testing.T) {
 }
 
 func TestRound(t *testing.T) {
-	for _, test := range [][2]time.Duration{{0, 0}, {999, 999}, {1234, 1230}, {830612, 831000}, {245012345, 245000000}} {
+	for _, test := range [][2]time.Duration{
+		{0, 0}, {999, 999}, {1234, 1230}, {830612, 831000}, {245012345, 245000000},
+	} {
 		if got := ui.Round(test[0]); got != test[1] {
 			t.Errorf("round(%d) = %d, want %d", test[0], got, test[1])
 		}
@@ -104,7 +106,8 @@ func TestProgress(t *testing.T) {
 	o.Terminal = true
 	bar.Show(500)
 	bar.Show(501) // too early for another one
-	cmdtest.MustContain(t, "progress", out.String(), "[###############...............]  50 %  500 octets of 1000 octets")
+	cmdtest.MustContain(t, "progress", out.String(),
+		"[###############...............]  50 %  500 octets of 1000 octets")
 	if strings.Contains(out.String(), "501") {
 		t.Errorf("shown too often: %q", out)
 	}
@@ -116,7 +119,9 @@ func TestProgress(t *testing.T) {
 
 func TestValues(t *testing.T) {
 	var size ui.Octets
-	for text, want := range map[string]ui.Octets{"1": 1, "64K": 64 << 10, "64KiB": 64 << 10, "3M": 3 << 20, "1G": 1 << 30} {
+	for text, want := range map[string]ui.Octets{
+		"1": 1, "64K": 64 << 10, "64KiB": 64 << 10, "3M": 3 << 20, "1G": 1 << 30,
+	} {
 		if err := size.UnmarshalText([]byte(text)); err != nil || size != want {
 			t.Errorf("%s: %d, %v", text, size, err)
 		}

@@ -55,7 +55,8 @@ type disconnectedEvent struct {
 func (e disconnectedEvent) EventKind() string { return "disconnected" }
 
 func (e disconnectedEvent) Text() string {
-	return fmt.Sprintf("%s: ended after %s: %s; %v", e.Peer, ui.Plural(e.Iterations, "iteration"), e.Reason, e.sentFPDUs)
+	return fmt.Sprintf("%s: ended after %s: %s; %v", e.Peer, ui.Plural(e.Iterations, "iteration"), e.Reason,
+		e.sentFPDUs)
 }
 
 // serverSummary is the server's last line.
@@ -238,7 +239,8 @@ func (s *pingServer) grant(more int) error {
 	most := maxFull * int64(s.maxSize)
 	if now := s.memory.Add(int64(more)); now > most {
 		s.memory.Add(-int64(more))
-		return fmt.Errorf("the data of all clients would take more than %s here: %d times --max-size", ui.Amount(most), maxFull)
+		return fmt.Errorf("the data of all clients would take more than %s here: %d times --max-size", ui.Amount(most),
+			maxFull)
 	}
 	return nil
 }
@@ -262,7 +264,8 @@ func (c *servedClient) iteration(ctx context.Context) (time.Duration, error) {
 	c.between = false
 	start := time.Now()
 	if src.size < 1 || src.size > c.maxSize {
-		return 0, fmt.Errorf("the client advertises a source of %d octets: from 1 to %d are served (--max-size)", src.size, c.maxSize)
+		return 0, fmt.Errorf("the client advertises a source of %d octets: from 1 to %d are served (--max-size)",
+			src.size, c.maxSize)
 	}
 	if err := c.read(ctx, src); err != nil {
 		return 0, err
@@ -272,7 +275,8 @@ func (c *servedClient) iteration(ctx context.Context) (time.Duration, error) {
 		return 0, err
 	}
 	if sink.size < 1 || sink.size > c.maxSize {
-		return 0, fmt.Errorf("the client advertises a sink of %d octets: from 1 to %d are served (--max-size)", sink.size, c.maxSize)
+		return 0, fmt.Errorf("the client advertises a sink of %d octets: from 1 to %d are served (--max-size)",
+			sink.size, c.maxSize)
 	}
 	if err := c.write(ctx, sink); err != nil {
 		return 0, err
@@ -333,7 +337,8 @@ func (c *servedClient) write(ctx context.Context, sink advert) error {
 	defer cancel()
 	data := c.buf[:min(len(c.buf), int(sink.size))]
 	if err := c.conn.RDMAWrite(wctx, data, sink.at); err != nil {
-		return fmt.Errorf("RDMA Write of %d octets to STag %v, Tagged Offset %d: %w", len(data), sink.at.STag, sink.at.TO, err)
+		return fmt.Errorf("RDMA Write of %d octets to STag %v, Tagged Offset %d: %w", len(data), sink.at.STag,
+			sink.at.TO, err)
 	}
 	return c.send("go-ahead after the Write", advert{})
 }

@@ -45,7 +45,8 @@ func (f *StartupFlags) Check() error {
 		limit = maxPrivateRev1
 	}
 	if len(f.Private) > limit {
-		return fmt.Errorf("--private: %d octets: at most %d with --rev %d (RFC 5044 section 7.1.1, RFC 6581 section 9)", len(f.Private), limit, f.Rev)
+		return fmt.Errorf("--private: %d octets: at most %d with --rev %d (RFC 5044 section 7.1.1, RFC 6581 section 9)",
+			len(f.Private), limit, f.Rev)
 	}
 	return nil
 }
@@ -88,7 +89,8 @@ func (f *StartupFlags) Config() (*iwarp.Config, error) {
 	cfg := &iwarp.Config{
 		Device: dev, PrivateData: f.Private, IRD: int(f.IRD), ORD: int(f.ORD),
 		MPA: iwarp.MPAConfig{
-			Revision: int(f.Rev), Markers: f.Markers, RTR: iwarp.RTR(f.RTR), FPDUMax: int(f.FPDUMax), Align: mpa.Align(f.Align),
+			Revision: int(f.Rev), Markers: f.Markers, RTR: iwarp.RTR(f.RTR), FPDUMax: int(f.FPDUMax),
+			Align: mpa.Align(f.Align),
 		},
 		StartupTimeout: f.Patience(), CloseTimeout: min(f.Patience(), maxCloseTime),
 	}

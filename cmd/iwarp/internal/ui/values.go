@@ -72,7 +72,9 @@ func (r *RTRSet) UnmarshalText(b []byte) error {
 		case "send":
 			set |= iwarp.RTRSend
 		default:
-			return fmt.Errorf("%q: a list of write, read and send with commas between, or none (RFC 6581 section 9.2); %q is none of them", b, kind)
+			return fmt.Errorf("%q: a list of write, read and send with commas between, or none (RFC 6581 section "+
+				"9.2); %q is none of them",
+				b, kind)
 		}
 	}
 	*r = RTRSet(set)
@@ -107,7 +109,8 @@ type Depth int
 func (d *Depth) UnmarshalText(b []byte) error {
 	n, err := strconv.Atoi(string(b))
 	if err != nil || n < 0 || n > iwarp.NotNegotiated {
-		return fmt.Errorf("%q: a number from 0 to %d, or %d to leave it out of the negotiation (RFC 6581 section 9.1)", b, maxDepth, iwarp.NotNegotiated)
+		return fmt.Errorf("%q: a number from 0 to %d, or %d to leave it out of the negotiation (RFC 6581 section 9.1)",
+			b, maxDepth, iwarp.NotNegotiated)
 	}
 	*d = Depth(n)
 	if n == 0 {
@@ -150,7 +153,9 @@ func (f *FpduMax) UnmarshalText(b []byte) error {
 type Align mpa.Align
 
 // alignNames are the values of --align.
-var alignNames = [...]string{mpa.AlignAuto: "auto", mpa.AlignOff: "off", mpa.AlignSegments: "segments", mpa.AlignStrict: "strict"}
+var alignNames = [...]string{
+	mpa.AlignAuto: "auto", mpa.AlignOff: "off", mpa.AlignSegments: "segments", mpa.AlignStrict: "strict",
+}
 
 // UnmarshalText implements encoding.TextUnmarshaler.
 func (a *Align) UnmarshalText(b []byte) error {
@@ -202,7 +207,8 @@ func (o *Octets) UnmarshalText(b []byte) error {
 	n, err := strconv.ParseUint(s, 10, 32)
 	const limit uint64 = min(math.MaxUint32, math.MaxInt)
 	if err != nil || n < 1 || n<<shift > limit || strings.HasSuffix(string(b), "iB") && shift == 0 {
-		return fmt.Errorf("%q: octets from 1 to %d, as a number or with K, M or G behind it for 1024, 1024² or 1024³", b, limit)
+		return fmt.Errorf("%q: octets from 1 to %d, as a number or with K, M or G behind it for 1024, 1024² or 1024³",
+			b, limit)
 	}
 	*o = Octets(n << shift)
 	return nil

@@ -51,7 +51,8 @@ func Compare(want, got []byte) error {
 	}
 	for i := range want {
 		if want[i] != got[i] {
-			return fmt.Errorf("wrong data came back: octet %d of %d is 0x%02x, 0x%02x was sent", i+1, len(want), got[i], want[i])
+			return fmt.Errorf("wrong data came back: octet %d of %d is 0x%02x, 0x%02x was sent", i+1, len(want), got[i],
+				want[i])
 		}
 	}
 	return nil

@@ -95,10 +95,12 @@ func (s *session) echoed(got []byte, solicited bool, invalidated uint32, data []
 		s.fail("the target's echo has %d octets (docs/conform.md)", len(got)+1)
 	}
 	if (got[0]&1 != 0) != solicited {
-		s.fail("the message was delivered with solicited event %t, sent with %t (RFC 5040 section 5.3)", got[0]&1 != 0, solicited)
+		s.fail("the message was delivered with solicited event %t, sent with %t (RFC 5040 section 5.3)", got[0]&1 != 0,
+			solicited)
 	}
 	if x := binary.BigEndian.Uint32(got[1:]); x != invalidated {
-		s.fail("the target was told that STag %08x was invalidated, %08x is right (RFC 5040 section 5.3)", x, invalidated)
+		s.fail("the target was told that STag %08x was invalidated, %08x is right (RFC 5040 section 5.3)", x,
+			invalidated)
 	}
 	s.same("the message that was delivered", "RFC 5040 section 5.3", got[5:], data)
 }

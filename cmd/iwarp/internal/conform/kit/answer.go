@@ -23,7 +23,8 @@ const (
 )
 
 var kindNames = [...]string{
-	"goes on", "sends a Terminate", "closes the connection", "accepts with a Reply", "rejects with a Reply", "stays silent", "sends malformed octets",
+	"goes on", "sends a Terminate", "closes the connection", "accepts with a Reply", "rejects with a Reply",
+	"stays silent", "sends malformed octets",
 }
 
 // Answer is one thing that a conforming endpoint may do.
@@ -107,10 +108,15 @@ func terminateOutcome(segment []byte) (o outcome, wrong string) {
 	o = outcome{kind: terminates}
 	want := iwarptest.Untagged(7, true, 0, 2, 1, 0, nil)
 	if len(segment) < len(want)+4 {
-		return o, fmt.Sprintf("the Terminate has %d octets after its DDP header: 4 at least are due (RFC 5040 section 4.8)", len(segment)-len(want))
+		return o,
+			fmt.Sprintf("the Terminate has %d octets after its DDP header: 4 at least are due (RFC 5040 section 4.8)",
+				len(segment)-len(want))
 	}
 	if h := segment[:len(want)]; string(h) != string(want) {
-		return o, fmt.Sprintf("the DDP header of the Terminate is %x, want %x: QN 2, MSN 1, MO 0, last (RFC 5040 section 5.4)", h, want)
+		return o,
+			fmt.Sprintf("the DDP header of the Terminate is %x, want %x: QN 2, MSN 1, MO 0, last (RFC 5040 section "+
+				"5.4)",
+				h, want)
 	}
 	o.body = segment[len(want):]
 	o.code = binary.BigEndian.Uint16(o.body)
@@ -130,7 +136,8 @@ func parseEcho(body []byte) echo {
 	e := echo{length: -1}
 	bits := body[2]
 	if bits&0x1f != 0 || body[3] != 0 {
-		e.wrong = fmt.Sprintf("the reserved bits are %04x, must be sent as zero", binary.BigEndian.Uint16(body[2:])&0x1fff)
+		e.wrong = fmt.Sprintf("the reserved bits are %04x, must be sent as zero",
+			binary.BigEndian.Uint16(body[2:])&0x1fff)
 		return e
 	}
 	rest := body[4:]

@@ -106,7 +106,8 @@ func (c *Case) String() string {
 func Cases() []*Case {
 	var all []*Case
 	for _, family := range [...]func() []*Case{
-		startupCases, replyCases, splitCases, stageCases, optionCases, depthCases, privateCases, rtrCases, rtrReplyCases,
+		startupCases, replyCases, splitCases, stageCases, optionCases, depthCases, privateCases, rtrCases,
+		rtrReplyCases,
 		lengthCases, paddingCases, crcCases, markerCases,
 		versionCases, opcodeCases, queueCases, orderCases, sendCases,
 		accessCases, invalidateCases, readCases, atomicCases, responseCases, terminateCases, teardownCases, senderCases,

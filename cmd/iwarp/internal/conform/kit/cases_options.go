@@ -77,8 +77,9 @@ func optionCase(rev byte, enhanced bool, flags byte) *Case {
 	}
 	return &Case{
 		ID: id, Rules: rules(ids), Roles: Initiator, Level: Good,
-		Rule:  "Each revision and combination of M and C works, in the framing that both frames agree on",
-		Sends: fmt.Sprintf("a Request Rev %d with M=%t C=%t S=%t, then Reads of no octets until Markers were due", rev, m, c, enhanced),
+		Rule: "Each revision and combination of M and C works, in the framing that both frames agree on",
+		Sends: fmt.Sprintf("a Request Rev %d with M=%t C=%t S=%t, then Reads of no octets until Markers were due", rev,
+			m, c, enhanced),
 		Legal: legal(carryOn("RFC 5044 section 7.1.1, RFC 6581 section 10")),
 		run: func(s *session) {
 			if rev == 2 {
@@ -110,7 +111,8 @@ func reservedFlag(rev, bit byte) *Case {
 	}
 	return &Case{
 		ID: fmt.Sprintf("options/rev-%d-flag-%02x", rev, bit), Rules: rules(ids), Roles: Initiator, Level: level,
-		Rule: rule, Sends: fmt.Sprintf("a Request Rev %d with the flags %02x set", rev, bit), Legal: legal(carryOn("RFC 5044 section 7.1.1")),
+		Rule: rule, Sends: fmt.Sprintf("a Request Rev %d with the flags %02x set", rev, bit),
+		Legal: legal(carryOn("RFC 5044 section 7.1.1")),
 		run: func(s *session) {
 			if rev == 2 {
 				s.needRev2()
@@ -131,7 +133,8 @@ func replyOptionCases() []*Case {
 	var all []*Case
 	good := func(id, ids, rule string, mod func(*hello)) {
 		all = append(all, &Case{
-			ID: "options/reply-" + id, Rules: rules(ids), Roles: Responder, Level: Good, Rule: rule, Sends: "a Reply: " + id,
+			ID: "options/reply-" + id, Rules: rules(ids), Roles: Responder, Level: Good, Rule: rule,
+			Sends: "a Reply: " + id,
 			Legal: legal(carryOn("RFC 5044 section 7.1.1")),
 			run: func(s *session) {
 				s.open(mod)
@@ -142,16 +145,22 @@ func replyOptionCases() []*Case {
 			},
 		})
 	}
-	good("M1", "MPA-7.1.1-06 MPA-4.3-03 MPA-4.3-04 MPA-4.3-05 MPA-4.3-08 R19", "M in the Reply makes the initiator insert Markers", func(h *hello) { h.flags |= iwarptest.FlagM })
-	good("M0", "MPA-7.1.1-07", "Without M in the Reply the initiator inserts none", func(h *hello) { h.flags &^= iwarptest.FlagM })
-	good("C1", "MPA-7.1.1-09 MPA-4.4-07 R26", "C=1 in either frame: CRC in both directions", func(h *hello) { h.flags |= iwarptest.FlagC })
-	good("C0", "MPA-7.1.1-09 MPA-4.4-04 R26", "C=0 in the Reply alone does not turn a CRC off that the Request wants", func(h *hello) { h.flags &^= iwarptest.FlagC })
+	good("M1", "MPA-7.1.1-06 MPA-4.3-03 MPA-4.3-04 MPA-4.3-05 MPA-4.3-08 R19",
+		"M in the Reply makes the initiator insert Markers", func(h *hello) { h.flags |= iwarptest.FlagM })
+	good("M0", "MPA-7.1.1-07", "Without M in the Reply the initiator inserts none",
+		func(h *hello) { h.flags &^= iwarptest.FlagM })
+	good("C1", "MPA-7.1.1-09 MPA-4.4-07 R26", "C=1 in either frame: CRC in both directions",
+		func(h *hello) { h.flags |= iwarptest.FlagC })
+	good("C0", "MPA-7.1.1-09 MPA-4.4-04 R26", "C=0 in the Reply alone does not turn a CRC off that the Request wants",
+		func(h *hello) { h.flags &^= iwarptest.FlagC })
 	for bit := byte(1); bit < 0x10; bit <<= 1 {
-		good(fmt.Sprintf("flag-%02x", bit), "MPA-7.1.1-13", "Res bits are not checked on receive", func(h *hello) { h.flags |= bit })
+		good(fmt.Sprintf("flag-%02x", bit), "MPA-7.1.1-13", "Res bits are not checked on receive",
+			func(h *hello) { h.flags |= bit })
 	}
 	misfit := func(id, ids, rule string, mod func(s *session, h *hello), answers ...Answer) {
 		all = append(all, &Case{
-			ID: "options/reply-" + id, Rules: rules(ids), Roles: Responder, Level: Hostile, Rule: rule, Sends: "a Reply: " + id, Legal: answers,
+			ID: "options/reply-" + id, Rules: rules(ids), Roles: Responder, Level: Hostile, Rule: rule,
+			Sends: "a Reply: " + id, Legal: answers,
 			run: func(s *session) {
 				s.noNudge = true
 				s.open(func(h *hello) { mod(s, h) })
@@ -169,9 +178,12 @@ func replyOptionCases() []*Case {
 			s.notApplicable("the client's Request is not enhanced")
 		}
 	}
-	misfit("unenhanced", "MPA2-10-01 MPA-7.1.2-11", "An unenhanced Reply to an enhanced Request breaks RFC 6581: end, or go on with what was agreed",
+	misfit("unenhanced", "MPA2-10-01 MPA-7.1.2-11",
+		"An unenhanced Reply to an enhanced Request breaks RFC 6581: end, or go on with what was agreed",
 		func(s *session, h *hello) { needS(s); h.rev, h.block, h.a, h.rtr = 1, false, false, 0 },
-		end("RFC 6581 section 10"), terminate("RFC 6581 section 9.3", 0x2005, 0x2004), carryOn("RFC 5044 section 7.1.1"))
+		end("RFC 6581 section 10"), terminate("RFC 6581 section 9.3", 0x2005, 0x2004), carryOn(
+			"RFC 5044 section 7.1.1",
+		))
 	misfit("without-A", "MPA2-9.2-04 MPA-7.1.2-11", "A Reply that drops A: end, or go on client-server",
 		func(s *session, h *hello) {
 			needS(s)
@@ -179,7 +191,9 @@ func replyOptionCases() []*Case {
 				s.notApplicable("the client asks for a client-server connection")
 			}
 			h.a, h.rtr = false, 0
-		}, end("RFC 6581 section 9.2"), terminate("RFC 6581 section 9.3", 0x2005, 0x2004, 0x2007), carryOn("RFC 6581 section 9.2"))
+		}, end("RFC 6581 section 9.2"), terminate("RFC 6581 section 9.3", 0x2005, 0x2004, 0x2007), carryOn(
+			"RFC 6581 section 9.2",
+		))
 	misfit("enhanced-to-rev-1", "MPA2-10-02", "An enhanced Reply to a Request Rev 1 breaks RFC 6581: end, or ignore it",
 		func(s *session, h *hello) {
 			if s.their.rev != 1 {
@@ -217,8 +231,10 @@ func depthCases() []*Case {
 		}
 		all = append(all, &Case{
 			ID: fmt.Sprintf("depth/ird-%d-ord-%d", v[0], v[1]), Rules: rules(ids), Roles: Initiator, Level: Good,
-			Rule: "The Reply's ORD is at most the Request's IRD; what the Request leaves open stays open", Sends: fmt.Sprintf("a Request with IRD %d and ORD %d", v[0], v[1]),
-			Legal: legal(carryOn("RFC 6581 section 9.1"), reject("RFC 6581 section 9.1, where the initiator's IRD is too small")),
+			Rule:  "The Reply's ORD is at most the Request's IRD; what the Request leaves open stays open",
+			Sends: fmt.Sprintf("a Request with IRD %d and ORD %d", v[0], v[1]),
+			Legal: legal(carryOn("RFC 6581 section 9.1"),
+				reject("RFC 6581 section 9.1, where the initiator's IRD is too small")),
 			run: func(s *session) {
 				s.needRev2()
 				s.open(func(h *hello) { h.ird, h.ord = v[0], v[1] })
@@ -235,7 +251,8 @@ func depthCases() []*Case {
 	}
 	reply := func(id, ids, rule string, mod func(s *session, h *hello), answers ...Answer) {
 		all = append(all, &Case{
-			ID: "depth/reply-" + id, Rules: rules(ids), Roles: Responder, Level: Hostile, Rule: rule, Sends: "a Reply: " + id, Legal: answers,
+			ID: "depth/reply-" + id, Rules: rules(ids), Roles: Responder, Level: Hostile, Rule: rule,
+			Sends: "a Reply: " + id, Legal: answers,
 			run: func(s *session) {
 				s.noNudge = true
 				s.open(func(h *hello) {
@@ -254,21 +271,27 @@ func depthCases() []*Case {
 	}
 	on := carryOn("RFC 6581 section 9.1")
 	few := terminate("RFC 6581 section 9.1", 0x2006, 0x2005)
-	reply("ird-0", "MPA2-9.1-06", "The initiator's ORD is at most the responder's IRD: none", func(s *session, h *hello) {
-		if s.their.rtr == rtrRead {
-			s.notApplicable("the client's only RTR is a Read")
-		}
-		h.ird = 0
-		if h.rtr &^= rtrRead; h.rtr == 0 {
-			h.rtr = s.their.rtr &^ rtrRead
-		}
-	}, on, few)
-	reply("ird-1", "MPA2-9.1-06", "The initiator's ORD is at most the responder's IRD", func(_ *session, h *hello) { h.ird = 1 }, on)
-	reply("ird-open", "MPA2-9.1-11", "IRD 0x3fff: the initiator keeps its ORD", func(_ *session, h *hello) { h.ird = open14 }, on)
-	reply("ord-open", "MPA2-9.1-13", "ORD 0x3fff: the initiator keeps its IRD", func(_ *session, h *hello) { h.ord = open14 }, on)
-	reply("ird-16382", "MPA2-9.1-06", "A larger IRD than was asked for does no harm", func(_ *session, h *hello) { h.ird = 0x3ffe }, on, few)
+	reply("ird-0", "MPA2-9.1-06", "The initiator's ORD is at most the responder's IRD: none",
+		func(s *session, h *hello) {
+			if s.their.rtr == rtrRead {
+				s.notApplicable("the client's only RTR is a Read")
+			}
+			h.ird = 0
+			if h.rtr &^= rtrRead; h.rtr == 0 {
+				h.rtr = s.their.rtr &^ rtrRead
+			}
+		}, on, few)
+	reply("ird-1", "MPA2-9.1-06", "The initiator's ORD is at most the responder's IRD",
+		func(_ *session, h *hello) { h.ird = 1 }, on)
+	reply("ird-open", "MPA2-9.1-11", "IRD 0x3fff: the initiator keeps its ORD",
+		func(_ *session, h *hello) { h.ird = open14 }, on)
+	reply("ord-open", "MPA2-9.1-13", "ORD 0x3fff: the initiator keeps its IRD",
+		func(_ *session, h *hello) { h.ord = open14 }, on)
+	reply("ird-16382", "MPA2-9.1-06", "A larger IRD than was asked for does no harm",
+		func(_ *session, h *hello) { h.ird = 0x3ffe }, on, few)
 	reply("ord-0", "MPA2-9.1-06", "A responder that will not read", func(_ *session, h *hello) { h.ord = 0 }, on)
-	reply("ord-16382", "MPA2-9.1-06 MPA2-9.1-07", "ORD above what the initiator can serve: it raises its IRD, or ends with 2/0/06",
+	reply("ord-16382", "MPA2-9.1-06 MPA2-9.1-07",
+		"ORD above what the initiator can serve: it raises its IRD, or ends with 2/0/06",
 		func(s *session, h *hello) {
 			if s.their.ird == open14 {
 				s.notApplicable("the client leaves IRD open")
@@ -303,9 +326,11 @@ func privateCase(rev byte, n int, role Role) *Case {
 		}
 	}
 	return &Case{
-		ID: fmt.Sprintf("private/%s-rev-%d-%03d", kind, rev, n), Rules: rules("MPA-7.1.1-17 MPA-7.1.1-19 MPA-7.1.1-20 MPA2-6-05 MPA2-9-02 R13 R14 R15"),
+		ID:    fmt.Sprintf("private/%s-rev-%d-%03d", kind, rev, n),
+		Rules: rules("MPA-7.1.1-17 MPA-7.1.1-19 MPA-7.1.1-20 MPA2-6-05 MPA2-9-02 R13 R14 R15"),
 		Roles: role, Level: level, Rule: "The ULP gets exactly the octets of the peer's ULP",
-		Sends: fmt.Sprintf("%d octets of Private Data, in a frame of Rev %d", n, rev), Legal: legal(carryOn("RFC 5044 section 7.1.1, RFC 6581 section 9")),
+		Sends: fmt.Sprintf("%d octets of Private Data, in a frame of Rev %d", n, rev),
+		Legal: legal(carryOn("RFC 5044 section 7.1.1, RFC 6581 section 9")),
 		run: func(s *session) {
 			data := bytes.Repeat([]byte{0xa5, 0x00, 0x5a}, 200)[:n]
 			if role == Initiator && rev == 2 {
@@ -323,10 +348,13 @@ func privateCase(rev byte, n int, role Role) *Case {
 			if s.k.o.ULP == Target {
 				a := s.awaitAdvert()
 				if a.PDLen != n || a.PDCRC != advert.Checksum(data) {
-					s.fail("the peer's ULP got %d octets of Private Data with CRC32c %08x: %d with %08x are right (RFC 5044 section 7.1.1)", a.PDLen, a.PDCRC, n, advert.Checksum(data))
+					s.fail("the peer's ULP got %d octets of Private Data with CRC32c %08x: %d with %08x are right "+
+						"(RFC 5044 section 7.1.1)",
+						a.PDLen, a.PDCRC, n, advert.Checksum(data))
 				}
 				if role == Initiator {
-					s.same("Private Data of the Reply, which a target copies from the Request", "RFC 5044 section 7.1.1", s.their.pd, data)
+					s.same("Private Data of the Reply, which a target copies from the Request",
+						"RFC 5044 section 7.1.1", s.their.pd, data)
 				}
 			}
 			s.works("startup with Private Data")
@@ -357,8 +385,11 @@ func rtrCases() []*Case {
 				level = Crasher // Linux 6.1 has no such RTR, and stops when the initiator then goes away
 			}
 			all = append(all, &Case{
-				ID: fmt.Sprintf("rtr/offer%s-use%s", name(set), name(kind)), Rules: rules("MPA2-9.2-01 MPA2-9.2-03 MPA2-9.2-04 MPA2-9.2-05 MPA2-9.2-06 R03 R17"), Roles: Initiator, Level: level,
-				Rule: "The responder names the common kinds of RTR, and takes each", Sends: fmt.Sprintf("A=1 with%s, then the RTR%s", name(set), name(kind)),
+				ID:    fmt.Sprintf("rtr/offer%s-use%s", name(set), name(kind)),
+				Rules: rules("MPA2-9.2-01 MPA2-9.2-03 MPA2-9.2-04 MPA2-9.2-05 MPA2-9.2-06 R03 R17"), Roles: Initiator,
+				Level: level,
+				Rule:  "The responder names the common kinds of RTR, and takes each",
+				Sends: fmt.Sprintf("A=1 with%s, then the RTR%s", name(set), name(kind)),
 				Legal: legal(carryOn("RFC 6581 section 9.2")),
 				run: func(s *session) {
 					s.needRev2()
@@ -380,12 +411,14 @@ func rtrCases() []*Case {
 	for set := byte(1); set < 8; set++ {
 		all = append(all, &Case{
 			ID: "rtr/without-A" + name(set), Rules: rules("MPA2-9.2-10 MPA2-9.2-04"), Roles: Initiator, Level: Hostile,
-			Rule: "Without A the kinds of RTR are ignored on receive", Sends: "A=0 with the flags" + name(set), Legal: legal(carryOn("RFC 6581 section 9.2")),
+			Rule: "Without A the kinds of RTR are ignored on receive", Sends: "A=0 with the flags" + name(set),
+			Legal: legal(carryOn("RFC 6581 section 9.2")),
 			run: func(s *session) {
 				s.needRev2()
 				s.open(func(h *hello) { h.a, h.rtr = false, set })
 				if s.their.a || s.their.rtr != 0 {
-					s.fail("the Reply has A=%t and RTR flags %03b: A is copied, the flags are 0 (RFC 6581 section 9.2)", s.their.a, s.their.rtr)
+					s.fail("the Reply has A=%t and RTR flags %03b: A is copied, the flags are 0 (RFC 6581 section 9.2)",
+						s.their.a, s.their.rtr)
 				}
 				s.judge()
 			},
@@ -393,7 +426,8 @@ func rtrCases() []*Case {
 	}
 	first := func(id, ids, rule, sends string, level Level, segment func(s *session) [][]byte, answers ...Answer) {
 		all = append(all, &Case{
-			ID: "rtr/" + id, Rules: rules(ids), Roles: Initiator, Level: level, Rule: rule, Sends: sends, Legal: answers,
+			ID: "rtr/" + id, Rules: rules(ids), Roles: Initiator, Level: level, Rule: rule, Sends: sends,
+			Legal: answers,
 			run: func(s *session) {
 				s.needRev2()
 				s.noNudge = true
@@ -404,9 +438,11 @@ func rtrCases() []*Case {
 		})
 	}
 	on := carryOn("RFC 5041 section 5.2")
-	first("write-any-stag", "DDP-5.2-08 MPA2-9.2-01 R17", "STag and TO of an empty Write are not checked", "an RTR Write with a random STag and TO 2^64-1", Good,
+	first("write-any-stag", "DDP-5.2-08 MPA2-9.2-01 R17", "STag and TO of an empty Write are not checked",
+		"an RTR Write with a random STag and TO 2^64-1", Good,
 		func(*session) [][]byte { return [][]byte{iwarptest.Write(0xdeadbeef, ^uint64(0), nil)} }, on)
-	first("read-any-stag", "RDMAP-5.2.1-12 RDMAP-5.2.1-13 MPA2-9.2-01 R17", "The source of an empty Read is not checked", "an RTR Read with random STags", Good,
+	first("read-any-stag", "RDMAP-5.2.1-12 RDMAP-5.2.1-13 MPA2-9.2-01 R17",
+		"The source of an empty Read is not checked", "an RTR Read with random STags", Good,
 		func(s *session) [][]byte {
 			if s.their.rtr&rtrRead == 0 {
 				s.noNudge = false
@@ -416,9 +452,12 @@ func rtrCases() []*Case {
 			s.reads = append(s.reads, &read{stag: 0xfeedface, to: 7})
 			return [][]byte{iwarptest.ReadRequest(s.msn(1), 0xfeedface, 7, 0, 0xdeadbeef, ^uint64(0))}
 		}, carryOn("RFC 5040 section 5.2.1"))
-	first("none", "MPA2-9.2-08 MPA2-5-02", "A first FPDU that is no RTR: take it, or end", "a Write of one octet to an unknown STag where an RTR is due", Crasher,
+	first("none", "MPA2-9.2-08 MPA2-5-02", "A first FPDU that is no RTR: take it, or end",
+		"a Write of one octet to an unknown STag where an RTR is due", Crasher,
 		func(*session) [][]byte { return [][]byte{iwarptest.Write(0xdeadbeef, 0, []byte{1})} },
-		terminate("RFC 5041 section 7.1", 0x1100), terminate("RFC 6581 section 9.3", 0x2005), end("RFC 6581 section 9.2"))
+		terminate("RFC 5041 section 7.1", 0x1100), terminate("RFC 6581 section 9.3", 0x2005), end(
+			"RFC 6581 section 9.2",
+		))
 	first("twice", "MPA2-9.2-08 DDP-5.2-08", "A second RTR Write is an empty Write like others", "two RTR Writes", Good,
 		func(*session) [][]byte { return [][]byte{iwarptest.Write(0, 0, nil), iwarptest.Write(0, 0, nil)} }, on)
 	all = append(all, &Case{
@@ -438,12 +477,15 @@ func rtrCases() []*Case {
 		},
 	}, &Case{
 		ID: "rtr/responder-silent-before", Rules: rules("MPA-7.1.2-14 MPA2-5-02 R18"), Roles: Initiator, Level: Good,
-		Rule: "The responder sends nothing before a valid FPDU has come", Sends: "a Request, then nothing for a while", Legal: legal(sayLess("RFC 5044 section 7.1.2 rule 4")),
-		run: func(s *session) { s.silentBefore(true) },
+		Rule: "The responder sends nothing before a valid FPDU has come", Sends: "a Request, then nothing for a while",
+		Legal: legal(sayLess("RFC 5044 section 7.1.2 rule 4")),
+		run:   func(s *session) { s.silentBefore(true) },
 	}, &Case{
 		ID: "rtr/responder-silent-client-server", Rules: rules("MPA-7.1.2-14 R18"), Roles: Initiator, Level: Good,
-		Rule: "The responder sends nothing before a valid FPDU has come", Sends: "a Request without RTR, then nothing for a while", Legal: legal(sayLess("RFC 5044 section 7.1.2 rule 4")),
-		run: func(s *session) { s.silentBefore(false) },
+		Rule:  "The responder sends nothing before a valid FPDU has come",
+		Sends: "a Request without RTR, then nothing for a while",
+		Legal: legal(sayLess("RFC 5044 section 7.1.2 rule 4")),
+		run:   func(s *session) { s.silentBefore(false) },
 	})
 	return all
 }
@@ -470,8 +512,10 @@ func rtrReplyCases() []*Case {
 	for i, name := range []string{"send", "write", "read"} {
 		kind := byte(1) << i
 		all = append(all, &Case{
-			ID: "rtr/reply-" + name, Rules: rules("MPA2-9.2-08 MPA2-5-02 MPA2-9.2-09 R03"), Roles: Responder, Level: Hostile,
-			Rule: "The initiator sends one RTR of a kind that both do, or ends with 2/0/07", Sends: "a Reply with the RTR " + name + " alone",
+			ID: "rtr/reply-" + name, Rules: rules("MPA2-9.2-08 MPA2-5-02 MPA2-9.2-09 R03"), Roles: Responder,
+			Level: Hostile,
+			Rule:  "The initiator sends one RTR of a kind that both do, or ends with 2/0/07",
+			Sends: "a Reply with the RTR " + name + " alone",
 			Legal: legal(carryOn("RFC 6581 section 9.2"), terminate("RFC 6581 section 9.2", 0x2007)),
 			run: func(s *session) {
 				s.manual, s.noNudge = true, true
@@ -487,9 +531,11 @@ func rtrReplyCases() []*Case {
 				o, ok := s.pump(s.timeout(), func() bool { return s.frames > 0 })
 				switch {
 				case ok && s.their.rtr&kind == 0:
-					s.fail("the initiator sends %s, although no kind of RTR is common (RFC 6581 section 9.2)", iwarptest.Describe(s.first))
+					s.fail("the initiator sends %s, although no kind of RTR is common (RFC 6581 section 9.2)",
+						iwarptest.Describe(s.first))
 				case ok && !isRTR(kind, s.first):
-					s.fail("the first FPDU is %s, where the RTR %s is due (RFC 6581 section 9.2)", iwarptest.Describe(s.first), name)
+					s.fail("the first FPDU is %s, where the RTR %s is due (RFC 6581 section 9.2)",
+						iwarptest.Describe(s.first), name)
 				case o.kind == terminates && s.their.rtr&kind != 0:
 					s.fail("the initiator offers the RTR %s and ends with %v (RFC 6581 section 9.2)", name, o)
 				}
@@ -498,8 +544,10 @@ func rtrReplyCases() []*Case {
 		})
 	}
 	return append(all, &Case{
-		ID: "rtr/request-kinds", Rules: rules("MPA2-9.2-02 MPA2-9.2-10 MPA-7.1.1-14 MPA-7.1.1-13 MPA2-6-03"), Roles: Responder, Level: Good,
-		Rule: "A Request is well formed: reserved flags 0, with A at least one kind of RTR, without A none", Sends: "a good Reply",
+		ID: "rtr/request-kinds", Rules: rules("MPA2-9.2-02 MPA2-9.2-10 MPA-7.1.1-14 MPA-7.1.1-13 MPA2-6-03"),
+		Roles: Responder, Level: Good,
+		Rule:  "A Request is well formed: reserved flags 0, with A at least one kind of RTR, without A none",
+		Sends: "a good Reply",
 		Legal: legal(carryOn("RFC 6581 section 9.2")),
 		run: func(s *session) {
 			s.open()

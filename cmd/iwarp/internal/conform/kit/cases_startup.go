@@ -21,7 +21,8 @@ func startupCases() []*Case {
 	var all []*Case
 	bad := func(id, ids, rule, sends string, octets func(req []byte) []byte, answers ...Answer) {
 		all = append(all, &Case{
-			ID: "request/" + id, Rules: rules(ids), Roles: Initiator, Level: Crasher, Rule: rule, Sends: sends, Legal: answers,
+			ID: "request/" + id, Rules: rules(ids), Roles: Initiator, Level: Crasher, Rule: rule, Sends: sends,
+			Legal: answers,
 			run: func(s *session) {
 				s.connect()
 				h := s.base()
@@ -38,30 +39,38 @@ func startupCases() []*Case {
 	gone := end(badRequest)
 	for i := range 16 {
 		bad(fmt.Sprintf("key-octet-%02d", i), "MPA-7.1.1-01 MPA-7.1.1-02 MPA-7.1.2-05 MPA-7.1.2-15 R07",
-			"A Request with another key is badly formed: close TCP", fmt.Sprintf("a Request with octet %d of its key changed", i),
+			"A Request with another key is badly formed: close TCP", fmt.Sprintf("a Request with octet %d of its key "+
+				"changed",
+				i),
 			func(req []byte) []byte { req[i] ^= 0x20; return req }, gone)
 	}
-	bad("key-of-a-reply", "MPA-7.1.2-19 MPA-7.1.1-02", "The key of a Reply where a Request is due: close TCP", "a frame with the key of a Reply",
+	bad("key-of-a-reply", "MPA-7.1.2-19 MPA-7.1.1-02", "The key of a Reply where a Request is due: close TCP",
+		"a frame with the key of a Reply",
 		func(req []byte) []byte { copy(req, "MPA ID Rep Frame"); return req }, gone)
 	for _, text := range []struct{ id, octets string }{
-		{"http", "GET / HTTP/1.1\r\nHost: example.org\r\nAccept: */*\r\n\r\n"},
-		{"tls", "\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + string(make([]byte, 64))},
-		{"zeros", string(make([]byte, 600))},
-		{"fpdu", string(iwarptest.FPDU(iwarptest.Send(1, []byte("no startup at all"))))},
+		{id: "http", octets: "GET / HTTP/1.1\r\nHost: example.org\r\nAccept: */*\r\n\r\n"},
+		{id: "tls", octets: "\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + string(make([]byte, 64))},
+		{id: "zeros", octets: string(make([]byte, 600))},
+		{id: "fpdu", octets: string(iwarptest.FPDU(iwarptest.Send(1, []byte("no startup at all"))))},
 	} {
-		bad("text-"+text.id, "MPA-7.1.1-02 MPA-7.1.2-05 R06 R07", "What is no Request is badly formed: close TCP", "octets of another protocol: "+text.id,
+		bad("text-"+text.id, "MPA-7.1.1-02 MPA-7.1.2-05 R06 R07", "What is no Request is badly formed: close TCP",
+			"octets of another protocol: "+text.id,
 			func([]byte) []byte { return []byte(text.octets) }, gone)
 	}
 	for _, rev := range []byte{3, 4, 127, 255} {
-		bad(fmt.Sprintf("rev-%d", rev), "MPA-7.1.1-15 MPA2-6-04 R07", "A revision that is not known: close TCP, or answer with one that is",
+		bad(fmt.Sprintf("rev-%d", rev), "MPA-7.1.1-15 MPA2-6-04 R07",
+			"A revision that is not known: close TCP, or answer with one that is",
 			fmt.Sprintf("a Request with Rev %d", rev), func(req []byte) []byte { req[17] = rev; return req },
-			end("RFC 5044 section 7.1.1"), accept("RFC 5044 section 7.1.1, where the peer can interoperate"), reject("RFC 5044 section 7.1.2 rule 2"))
+			end("RFC 5044 section 7.1.1"), accept("RFC 5044 section 7.1.1, where the peer can "+
+				"interoperate"), reject("RFC 5044 section 7.1.2 rule 2"))
 	}
-	bad("rev-0", "MPA-7.1.1-15 MPA-C.2-01 MPA-C.2.3-01", "A Request of the RDMA Consortium: close, answer Rev 1 and close, or be permissive",
+	bad("rev-0", "MPA-7.1.1-15 MPA-C.2-01 MPA-C.2.3-01",
+		"A Request of the RDMA Consortium: close, answer Rev 1 and close, or be permissive",
 		"a Request with Rev 0, M=1 and C=1", func(req []byte) []byte { return iwarptest.Request(0xc0, 0, nil) },
 		end("RFC 5044 section 7.1.1"), accept("RFC 5044 appendix C.2"), reject("RFC 5044 appendix C.2"))
 	for _, n := range []uint16{513, 514, 1024, 0x7fff, 0x8000, 0xffff} {
-		bad(fmt.Sprintf("pd-length-%d", n), "MPA-7.1.1-18 MPA-7.1.2-21 MPA-7.1.2-24 R07", "PD_Length above 512: close TCP",
+		bad(fmt.Sprintf("pd-length-%d", n), "MPA-7.1.1-18 MPA-7.1.2-21 MPA-7.1.2-24 R07",
+			"PD_Length above 512: close TCP",
 			fmt.Sprintf("a Request with PD_Length %d and 512 octets behind it", n),
 			func(req []byte) []byte {
 				req = append(req[:20:20], make([]byte, 512)...)
@@ -70,7 +79,8 @@ func startupCases() []*Case {
 			}, gone)
 	}
 	for n := range 4 {
-		bad(fmt.Sprintf("enhanced-without-block-%d", n), "MPA2-6-06 MPA-7.1.2-24 R14", "With S set, Private Data begins with the enhanced block",
+		bad(fmt.Sprintf("enhanced-without-block-%d", n), "MPA2-6-06 MPA-7.1.2-24 R14",
+			"With S set, Private Data begins with the enhanced block",
 			fmt.Sprintf("a Request Rev 2 with S=1 and %d octets of Private Data", n),
 			func([]byte) []byte { return iwarptest.Request(iwarptest.FlagC|iwarptest.FlagS, 2, make([]byte, n)) },
 			end("RFC 6581 sections 6 and 10"), reject("RFC 5044 section 7.1.2 rule 2"))
@@ -81,10 +91,13 @@ func startupCases() []*Case {
 // gluedCases are Requests with more behind them than a Request has.
 func gluedCases() []*Case {
 	glued := func(id, sends string, rest []byte) *Case {
-		answers := legal(end("RFC 5044 section 7.1.2: nothing may follow a Request before the Reply"), accept("RFC 5044 section 7.1.2"))
+		answers := legal(end("RFC 5044 section 7.1.2: nothing may follow a Request before the Reply"),
+			accept("RFC 5044 section 7.1.2"))
 		return &Case{
-			ID: "request/glued-" + id, Rules: rules("MPA-7.1.2-09 MPA-7.1.1-18 R04 R07"), Roles: Initiator, Level: Crasher,
-			Rule: "Octets behind a Request: the peer closes, or takes them for the first FPDU", Sends: sends, Legal: answers,
+			ID: "request/glued-" + id, Rules: rules("MPA-7.1.2-09 MPA-7.1.1-18 R04 R07"), Roles: Initiator,
+			Level: Crasher,
+			Rule:  "Octets behind a Request: the peer closes, or takes them for the first FPDU", Sends: sends,
+			Legal: answers,
 			run: func(s *session) {
 				s.connect()
 				h := s.base()
@@ -108,7 +121,8 @@ func replyCases() []*Case {
 	var all []*Case
 	bad := func(id, ids, rule, sends string, octets func(reply []byte) []byte, answers ...Answer) {
 		all = append(all, &Case{
-			ID: "reply/" + id, Rules: rules(ids), Roles: Responder, Level: Crasher, Rule: rule, Sends: sends, Legal: answers,
+			ID: "reply/" + id, Rules: rules(ids), Roles: Responder, Level: Crasher, Rule: rule, Sends: sends,
+			Legal: answers,
 			run: func(s *session) {
 				req := s.request()
 				h := s.answerTo(s.their)
@@ -123,25 +137,37 @@ func replyCases() []*Case {
 	}
 	gone := end(badReply)
 	for i := range 16 {
-		bad(fmt.Sprintf("key-octet-%02d", i), "MPA-7.1.1-03 MPA-7.1.1-04 MPA-7.1.2-11 MPA-7.1.2-15", "A Reply with another key is badly formed: close TCP",
-			fmt.Sprintf("a Reply with octet %d of its key changed", i), func(b []byte) []byte { b[i] ^= 0x20; return b }, gone)
+		bad(fmt.Sprintf("key-octet-%02d", i), "MPA-7.1.1-03 MPA-7.1.1-04 MPA-7.1.2-11 MPA-7.1.2-15",
+			"A Reply with another key is badly formed: close TCP",
+			fmt.Sprintf("a Reply with octet %d of its key changed", i), func(b []byte) []byte {
+				b[i] ^= 0x20
+				return b
+			}, gone)
 	}
-	bad("key-of-a-request", "MPA-7.1.2-19 MPA-7.1.1-04", "A Request where a Reply is due: both ends are initiators: close TCP", "a frame with the key of a Request",
+	bad("key-of-a-request", "MPA-7.1.2-19 MPA-7.1.1-04",
+		"A Request where a Reply is due: both ends are initiators: close TCP", "a frame with the key of a Request",
 		func(b []byte) []byte { copy(b, "MPA ID Req Frame"); return b }, gone)
 	for _, text := range []struct{ id, octets string }{
-		{"http", "HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n"}, {"ssh", "SSH-2.0-OpenSSH_9.2\r\n"}, {"zeros", string(make([]byte, 600))},
+		{id: "http", octets: "HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n"},
+		{id: "ssh", octets: "SSH-2.0-OpenSSH_9.2\r\n"}, {id: "zeros", octets: string(make([]byte, 600))},
 	} {
-		bad("text-"+text.id, "MPA-7.1.1-04 MPA-7.1.2-11 R06", "What is no Reply is badly formed: close TCP", "octets of another protocol: "+text.id,
+		bad("text-"+text.id, "MPA-7.1.1-04 MPA-7.1.2-11 R06", "What is no Reply is badly formed: close TCP",
+			"octets of another protocol: "+text.id,
 			func([]byte) []byte { return []byte(text.octets) }, gone)
 	}
 	for _, rev := range []byte{3, 127, 255} {
-		bad(fmt.Sprintf("rev-%d", rev), "MPA-7.1.1-15 MPA-7.1.2-11", "A revision that is not known: close TCP", fmt.Sprintf("a Reply with Rev %d", rev),
+		bad(fmt.Sprintf("rev-%d", rev), "MPA-7.1.1-15 MPA-7.1.2-11", "A revision that is not known: close TCP",
+			fmt.Sprintf("a Reply with Rev %d", rev),
 			func(b []byte) []byte { b[17] = rev; return b }, end("RFC 5044 section 7.1.1"))
 	}
-	bad("rev-0", "MPA-7.1.1-15 MPA-C.2-01", "A Reply of the RDMA Consortium: close, or be permissive", "a Reply with Rev 0",
-		func([]byte) []byte { return iwarptest.Reply(0xc0, 0, nil) }, end("RFC 5044 appendix C.2"), carryOn("RFC 5044 appendix C.2.3"))
+	bad("rev-0", "MPA-7.1.1-15 MPA-C.2-01", "A Reply of the RDMA Consortium: close, or be permissive",
+		"a Reply with Rev 0",
+		func([]byte) []byte {
+			return iwarptest.Reply(0xc0, 0, nil)
+		}, end("RFC 5044 appendix C.2"), carryOn("RFC 5044 appendix C.2.3"))
 	for _, n := range []uint16{513, 1024, 0x8000, 0xffff} {
-		bad(fmt.Sprintf("pd-length-%d", n), "MPA-7.1.1-18 MPA-7.1.2-21 MPA-7.1.2-23 MPA-7.1.2-24", "PD_Length above 512: close TCP",
+		bad(fmt.Sprintf("pd-length-%d", n), "MPA-7.1.1-18 MPA-7.1.2-21 MPA-7.1.2-23 MPA-7.1.2-24",
+			"PD_Length above 512: close TCP",
 			fmt.Sprintf("a Reply with PD_Length %d and 512 octets behind it", n),
 			func(b []byte) []byte {
 				b = append(b[:20:20], make([]byte, 512)...)
@@ -150,7 +176,8 @@ func replyCases() []*Case {
 			}, gone)
 	}
 	for n := range 4 {
-		bad(fmt.Sprintf("enhanced-without-block-%d", n), "MPA2-6-06 MPA-7.1.2-24 R14", "With S set, Private Data begins with the enhanced block",
+		bad(fmt.Sprintf("enhanced-without-block-%d", n), "MPA2-6-06 MPA-7.1.2-24 R14",
+			"With S set, Private Data begins with the enhanced block",
 			fmt.Sprintf("a Reply Rev 2 with S=1 and %d octets of Private Data", n),
 			func([]byte) []byte { return iwarptest.Reply(iwarptest.FlagC|iwarptest.FlagS, 2, make([]byte, n)) },
 			end(badReply), terminate("RFC 6581 section 9.3", 0x2005, 0x2004))
@@ -166,10 +193,15 @@ func rejectCases() []*Case {
 		id    string
 		data  []byte
 		level Level
-	}{{"", nil, Hostile}, {"-with-private-data", []byte("busy"), Hostile}, {"-with-508-octets", make([]byte, 508), Crasher}} {
+	}{
+		{id: "", level: Hostile}, {id: "-with-private-data", data: []byte("busy"), level: Hostile},
+		{id: "-with-508-octets", data: make([]byte, 508), level: Crasher},
+	} {
 		all = append(all, &Case{
-			ID: "reply/reject" + pd.id, Rules: rules("MPA-7.1.1-12 MPA-7.1.2-12 MPA-7.1.2-03 MPA-7.1.4.2-02"), Roles: Responder, Level: pd.level,
-			Rule: "After a Reply with R=1 the initiator leaves MPA: it sends no FPDU, and closes or keeps TCP", Sends: "a Reply with R=1",
+			ID: "reply/reject" + pd.id, Rules: rules("MPA-7.1.1-12 MPA-7.1.2-12 MPA-7.1.2-03 MPA-7.1.4.2-02"),
+			Roles: Responder, Level: pd.level,
+			Rule:  "After a Reply with R=1 the initiator leaves MPA: it sends no FPDU, and closes or keeps TCP",
+			Sends: "a Reply with R=1",
 			Legal: legal(end("RFC 5044 section 7.1.4.2"), sayLess("RFC 5044 section 7.1.2 rule 3")),
 			run: func(s *session) {
 				req := s.request()
@@ -200,7 +232,8 @@ func splitCases() []*Case {
 		}
 		all = append(all, &Case{
 			ID: kind + "/" + name, Rules: rules("MPA-7.1.2-21 MPA-7.1.1-17 R06 R07"), Roles: role, Level: Hostile,
-			Rule: "A startup frame counts when all of it has come, in whatever pieces", Sends: what, Legal: legal(carryOn(id)),
+			Rule: "A startup frame counts when all of it has come, in whatever pieces", Sends: what,
+			Legal: legal(carryOn(id)),
 			run: func(s *session) {
 				if role == Initiator {
 					s.connect()
@@ -268,7 +301,10 @@ func stageCases() []*Case {
 }
 
 func stage(n int, how string) *Case {
-	ids := map[string]string{"fin": "MPA-7.1.2-05 MPA-7.1.1-18 R08", "reset": "MPA-8-01 R08", "silence": "MPA-7.1.2-25 MPA-7.1.2-20 R11", "trickle": "MPA-7.1.2-25 R11"}
+	ids := map[string]string{
+		"fin": "MPA-7.1.2-05 MPA-7.1.1-18 R08", "reset": "MPA-8-01 R08", "silence": "MPA-7.1.2-25 MPA-7.1.2-20 R11",
+		"trickle": "MPA-7.1.2-25 R11",
+	}
 	section := badRequest
 	if how == "silence" || how == "trickle" {
 		section = patienceSection
@@ -279,7 +315,8 @@ func stage(n int, how string) *Case {
 	}
 	return &Case{
 		ID: fmt.Sprintf("request/%s-after-%02d", how, n), Rules: rules(ids[how]), Roles: Initiator, Level: Crasher,
-		Rule:  "A startup that is not finished ends: by the peer's FIN or reset at once, and by a timeout over the whole exchange",
+		Rule: "A startup that is not finished ends: by the peer's FIN or reset at once, and by a timeout over the " +
+			"whole exchange",
 		Sends: fmt.Sprintf("%d octets of a Request, then %s", n, how), Legal: answers,
 		run: func(s *session) {
 			s.connect()
@@ -306,7 +343,8 @@ func replyStage(n int, how string) *Case {
 	}
 	return &Case{
 		ID: fmt.Sprintf("reply/%s-after-%02d", how, n), Rules: rules(ids[how]), Roles: Responder, Level: Crasher,
-		Rule:  "A startup that is not finished ends: by the peer's FIN or reset at once, and by a timeout over the whole exchange",
+		Rule: "A startup that is not finished ends: by the peer's FIN or reset at once, and by a timeout over the " +
+			"whole exchange",
 		Sends: fmt.Sprintf("%d octets of a Reply, then %s", n, how), Legal: answers,
 		run: func(s *session) {
 			s.request()

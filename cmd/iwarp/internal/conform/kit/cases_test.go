@@ -35,7 +35,9 @@ func TestCaseList(t *testing.T) {
 	wantLines, gotLines := strings.Split(string(want), "\n"), strings.Split(b.String(), "\n")
 	for i := range max(len(wantLines), len(gotLines)) {
 		if i >= len(wantLines) || i >= len(gotLines) || wantLines[i] != gotLines[i] {
-			t.Fatalf("%s differs from line %d on (%d lines, want %d): run go test ./cmd/iwarp/internal/conform/kit -run TestCaseList -update", name, i+1, len(gotLines), len(wantLines))
+			t.Fatalf("%s differs from line %d on (%d lines, want %d): run go test ./cmd/iwarp/internal/conform/kit "+
+				"-run TestCaseList -update",
+				name, i+1, len(gotLines), len(wantLines))
 		}
 	}
 }
@@ -114,12 +116,18 @@ func TestSelect(t *testing.T) {
 		opts kit.Options
 		ok   func(*kit.Case) bool
 	}{
-		{"initiator", kit.Options{}, func(c *kit.Case) bool { return c.Roles&kit.Initiator != 0 }},
-		{"responder", kit.Options{Role: kit.Responder}, func(c *kit.Case) bool { return c.Roles&kit.Responder != 0 }},
-		{"gentle", kit.Options{Gentle: true}, func(c *kit.Case) bool { return c.Level != kit.Crasher }},
-		{"run by id", kit.Options{Run: "^crc/"}, func(c *kit.Case) bool { return c.Family() == "crc" }},
-		{"run by rule", kit.Options{Run: "^R40$"}, func(c *kit.Case) bool { return strings.Contains(strings.Join(c.Rules, " "), "R40") }},
-		{"skip", kit.Options{Skip: "^crc/"}, func(c *kit.Case) bool { return c.Family() != "crc" }},
+		{name: "initiator", opts: kit.Options{}, ok: func(c *kit.Case) bool { return c.Roles&kit.Initiator != 0 }},
+		{
+			name: "responder", opts: kit.Options{Role: kit.Responder},
+			ok: func(c *kit.Case) bool { return c.Roles&kit.Responder != 0 },
+		},
+		{name: "gentle", opts: kit.Options{Gentle: true}, ok: func(c *kit.Case) bool { return c.Level != kit.Crasher }},
+		{name: "run by id", opts: kit.Options{Run: "^crc/"}, ok: func(c *kit.Case) bool { return c.Family() == "crc" }},
+		{
+			name: "run by rule", opts: kit.Options{Run: "^R40$"},
+			ok: func(c *kit.Case) bool { return strings.Contains(strings.Join(c.Rules, " "), "R40") },
+		},
+		{name: "skip", opts: kit.Options{Skip: "^crc/"}, ok: func(c *kit.Case) bool { return c.Family() != "crc" }},
 	} {
 		cases, err := kit.Select(&c.opts)
 		if err != nil || len(cases) == 0 {
@@ -159,7 +167,10 @@ func TestReport(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for _, want := range []string{"FAIL " + cases[1].ID + ": it <broke>", "-> octets", "not applicable: no Markers", "inconclusive: who knows", "4 cases: 1 passed, 1 failed, 1 not applicable, 1 inconclusive"} {
+	for _, want := range []string{
+		"FAIL " + cases[1].ID + ": it <broke>", "-> octets", "not applicable: no Markers", "inconclusive: who knows",
+		"4 cases: 1 passed, 1 failed, 1 not applicable, 1 inconclusive",
+	} {
 		if !strings.Contains(text.String(), want) {
 			t.Errorf("text lacks %q:\n%s", want, &text)
 		}

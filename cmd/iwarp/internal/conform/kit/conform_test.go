@@ -67,7 +67,10 @@ const patience = 30 * time.Second
 
 // config is how a target of a variant is set up.
 func config(mod func(*iwarp.Config)) *iwarp.Config {
-	cfg := &iwarp.Config{StartupTimeout: patience, CloseTimeout: patience, MPA: iwarp.MPAConfig{RTR: iwarp.RTRSend | iwarp.RTRWrite | iwarp.RTRRead}}
+	cfg := &iwarp.Config{
+		StartupTimeout: patience, CloseTimeout: patience,
+		MPA: iwarp.MPAConfig{RTR: iwarp.RTRSend | iwarp.RTRWrite | iwarp.RTRRead},
+	}
 	if mod != nil {
 		mod(cfg)
 	}
@@ -110,18 +113,25 @@ var variants = []struct {
 	cfg  func(*iwarp.Config)
 	opts func(*kit.Options)
 }{
-	{"default", nil, nil},
-	{"markers", func(c *iwarp.Config) { c.MPA.Markers = true }, func(o *kit.Options) { o.Markers = true }},
-	{"no-crc", withoutCRC, func(o *kit.Options) { o.NoCRC = true }},
-	{"rev-1", func(c *iwarp.Config) { c.MPA.Revision = 1 }, func(o *kit.Options) { o.Revision = 1 }},
-	{"client-server", func(c *iwarp.Config) { c.MPA.RTR = iwarp.RTRNone }, nil},
-	{"rtr-read", func(c *iwarp.Config) { c.MPA.RTR = iwarp.RTRRead }, nil},
-	{"rtr-read-depth-1", func(c *iwarp.Config) { c.MPA.RTR, c.IRD, c.ORD = iwarp.RTRRead, 1, 1 }, nil},
-	{"rtr-read-send", func(c *iwarp.Config) { c.MPA.RTR = iwarp.RTRRead | iwarp.RTRSend }, nil},
-	{"rtr-send", func(c *iwarp.Config) { c.MPA.RTR = iwarp.RTRSend }, nil},
-	{"depth-1", func(c *iwarp.Config) { c.IRD, c.ORD = 1, 1 }, nil},
-	{"no-reads", func(c *iwarp.Config) { c.IRD, c.ORD = -1, -1 }, nil},
-	{"markers-no-crc-rev-1", func(c *iwarp.Config) { c.MPA.Markers, c.MPA.Revision = true, 1; withoutCRC(c) }, func(o *kit.Options) { o.Markers, o.NoCRC, o.Revision = true, true, 1 }},
+	{name: "default"},
+	{
+		name: "markers", cfg: func(c *iwarp.Config) { c.MPA.Markers = true },
+		opts: func(o *kit.Options) { o.Markers = true },
+	},
+	{name: "no-crc", cfg: withoutCRC, opts: func(o *kit.Options) { o.NoCRC = true }},
+	{name: "rev-1", cfg: func(c *iwarp.Config) { c.MPA.Revision = 1 }, opts: func(o *kit.Options) { o.Revision = 1 }},
+	{name: "client-server", cfg: func(c *iwarp.Config) { c.MPA.RTR = iwarp.RTRNone }},
+	{name: "rtr-read", cfg: func(c *iwarp.Config) { c.MPA.RTR = iwarp.RTRRead }},
+	{name: "rtr-read-depth-1", cfg: func(c *iwarp.Config) { c.MPA.RTR, c.IRD, c.ORD = iwarp.RTRRead, 1, 1 }},
+	{name: "rtr-read-send", cfg: func(c *iwarp.Config) { c.MPA.RTR = iwarp.RTRRead | iwarp.RTRSend }},
+	{name: "rtr-send", cfg: func(c *iwarp.Config) { c.MPA.RTR = iwarp.RTRSend }},
+	{name: "depth-1", cfg: func(c *iwarp.Config) { c.IRD, c.ORD = 1, 1 }},
+	{name: "no-reads", cfg: func(c *iwarp.Config) { c.IRD, c.ORD = -1, -1 }},
+	{
+		name: "markers-no-crc-rev-1",
+		cfg:  func(c *iwarp.Config) { c.MPA.Markers, c.MPA.Revision = true, 1; withoutCRC(c) },
+		opts: func(o *kit.Options) { o.Markers, o.NoCRC, o.Revision = true, true, 1 },
+	},
 }
 
 func withoutCRC(c *iwarp.Config) {

@@ -26,7 +26,8 @@ func Example() {
 	done := make(chan error)
 	go func() { done <- endpoint.Serve(ctx, ln) }()
 
-	report, err := kit.Run(ctx, kit.Dial("tcp", ln.Addr().String()), &kit.Options{ULP: kit.Target, Run: "^invalidate/(shared|unknown)$"})
+	report, err := kit.Run(ctx, kit.Dial("tcp", ln.Addr().String()),
+		&kit.Options{ULP: kit.Target, Run: "^invalidate/(shared|unknown)$"})
 	if err != nil {
 		fmt.Println(err)
 		return

@@ -21,7 +21,8 @@ const gentlePause = 60 * time.Millisecond
 // it shows by answering a Read of no octets. A pause alone would not do: who knows
 // how long the peer's processor was somewhere else.
 func (s *session) settle() {
-	if _, ok := s.p.Conn.(*gentleConn); !ok || s.k.o.Role != Initiator || s.maxReads == 0 || !s.mine.block || !s.their.block {
+	if _, ok := s.p.Conn.(*gentleConn); !ok || s.k.o.Role != Initiator || s.maxReads == 0 || !s.mine.block ||
+		!s.their.block {
 		return
 	}
 	r := s.readZero()
@@ -31,7 +32,9 @@ func (s *session) settle() {
 		o, ok = s.pump(s.timeout(), func() bool { return r.complete })
 	}
 	if !ok {
-		s.fail("after a good startup and the first FPDU: the peer %v, where the answer to an RDMA Read of no octets is due (RFC 5040 section 5.2.1)", s.close2(o))
+		s.fail("after a good startup and the first FPDU: the peer %v, where the answer to an RDMA Read of no octets "+
+			"is due (RFC 5040 section 5.2.1)",
+			s.close2(o))
 	}
 }
 

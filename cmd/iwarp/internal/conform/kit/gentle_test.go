@@ -52,7 +52,8 @@ func TestGentleAsksFirst(t *testing.T) {
 		}
 		return w.wrap(nc), nil
 	}
-	r, err := kit.Run(t.Context(), connect, &kit.Options{Gentle: true, Run: "^(crc/(write|send)|queue/msn)", Timeout: patience, Patience: patience})
+	r, err := kit.Run(t.Context(), connect,
+		&kit.Options{Gentle: true, Run: "^(crc/(write|send)|queue/msn)", Timeout: patience, Patience: patience})
 	if err != nil || r.Count(kit.Pass) < 10 || r.Count(kit.Fail) > 0 {
 		t.Fatalf("%v, %v", r, err)
 	}
@@ -64,7 +65,8 @@ func TestGentleAsksFirst(t *testing.T) {
 		}
 		var f iwarptest.Framer
 		ask, _, err := f.Unframe(c.log[2])
-		if !bytes.HasPrefix(c.log[0], []byte("MPA ID Req Frame")) || !bytes.Equal(c.log[1], first) || err != nil || len(ask) != 46 ||
+		if !bytes.HasPrefix(c.log[0], []byte("MPA ID Req Frame")) || !bytes.Equal(c.log[1], first) || err != nil ||
+			len(ask) != 46 ||
 			ask[1] != 0x41 || !bytes.Equal(ask[30:34], make([]byte, 4)) {
 			t.Errorf("connection %d begins with %x", i, c.log[:3])
 		}

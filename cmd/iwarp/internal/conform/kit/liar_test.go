@@ -143,141 +143,208 @@ var liars = []struct {
 	id   string
 }{
 	// Startup.
-	{"key not checked", liar{req: func(b []byte) []byte { copy(b, "MPA ID Req Frame"); return b }}, "request/key-octet-03"},
-	{"revision not checked", liar{req: func(b []byte) []byte { b[17] = 2; return b }}, "version/first-ddp-0-write"}, // a control: see below
-	{"Reply with the wrong key", liar{reply: func(b []byte) []byte { b[4] ^= 1; return b }}, "options/rev-1-M0-C1"},
-	{"Reply with Res set", liar{reply: func(b []byte) []byte { b[16] |= 1; return b }}, "options/rev-1-M0-C1"},
-	{"Reply with a higher revision", liar{reply: func(b []byte) []byte { b[17]++; return b }}, "options/rev-1-M0-C1"},
-	{"Reply without A", liar{reply: func(b []byte) []byte { b[20] &^= 0x80; return b }}, "rtr/offer-write-use-write"},
-	{"Reply without an RTR", liar{reply: func(b []byte) []byte { b[22] &^= 0xc0; b[20] &^= 0x40; return b }}, "rtr/offer-write-use-write"},
-	{"Reply with ORD above IRD", liar{reply: func(b []byte) []byte { b[22] |= 0x3f; b[23] = 0xfe; return b }}, "depth/ird-2-ord-2"},
-	{"IRD not left open", liar{reply: func(b []byte) []byte { b[20] &= 0xc0; b[21] = 7; return b }}, "depth/ird-1-ord-16383"},
-	{"RTR flags without A", liar{reply: func(b []byte) []byte { b[22] |= 0x40; return b }}, "rtr/without-A-read"},
-	{"Private Data cut", liar{reply: func(b []byte) []byte { b = b[:len(b)-1]; b[19]--; return b }}, "private/request-rev-1-008"},
-	{"Private Data to the ULP changed", liar{req: func(b []byte) []byte { b[len(b)-1] ^= 1; return b }}, "private/request-rev-1-008"},
+	{
+		name: "key not checked", liar: liar{req: func(b []byte) []byte { copy(b, "MPA ID Req Frame"); return b }},
+		id: "request/key-octet-03",
+	},
+	// a control: see below
+	{
+		name: "revision not checked", liar: liar{req: func(b []byte) []byte { b[17] = 2; return b }},
+		id: "version/first-ddp-0-write",
+	},
+	{
+		name: "Reply with the wrong key", liar: liar{reply: func(b []byte) []byte { b[4] ^= 1; return b }},
+		id: "options/rev-1-M0-C1",
+	},
+	{
+		name: "Reply with Res set", liar: liar{reply: func(b []byte) []byte { b[16] |= 1; return b }},
+		id: "options/rev-1-M0-C1",
+	},
+	{
+		name: "Reply with a higher revision", liar: liar{reply: func(b []byte) []byte { b[17]++; return b }},
+		id: "options/rev-1-M0-C1",
+	},
+	{
+		name: "Reply without A", liar: liar{reply: func(b []byte) []byte { b[20] &^= 0x80; return b }},
+		id: "rtr/offer-write-use-write",
+	},
+	{
+		name: "Reply without an RTR",
+		liar: liar{reply: func(b []byte) []byte { b[22] &^= 0xc0; b[20] &^= 0x40; return b }},
+		id:   "rtr/offer-write-use-write",
+	},
+	{
+		name: "Reply with ORD above IRD",
+		liar: liar{reply: func(b []byte) []byte { b[22] |= 0x3f; b[23] = 0xfe; return b }}, id: "depth/ird-2-ord-2",
+	},
+	{
+		name: "IRD not left open", liar: liar{reply: func(b []byte) []byte { b[20] &= 0xc0; b[21] = 7; return b }},
+		id: "depth/ird-1-ord-16383",
+	},
+	{
+		name: "RTR flags without A", liar: liar{reply: func(b []byte) []byte { b[22] |= 0x40; return b }},
+		id: "rtr/without-A-read",
+	},
+	{
+		name: "Private Data cut", liar: liar{reply: func(b []byte) []byte { b = b[:len(b)-1]; b[19]--; return b }},
+		id: "private/request-rev-1-008",
+	},
+	{
+		name: "Private Data to the ULP changed", liar: liar{req: func(b []byte) []byte { b[len(b)-1] ^= 1; return b }},
+		id: "private/request-rev-1-008",
+	},
 	// Framing.
-	{"CRC wrong", liar{frame: func(f []byte) []byte { f[len(f)-1] ^= 1; return f }}, "read/empty"},
-	{"PAD not zero", liar{frame: func(f []byte) []byte {
+	{name: "CRC wrong", liar: liar{frame: func(f []byte) []byte { f[len(f)-1] ^= 1; return f }}, id: "read/empty"},
+	{name: "PAD not zero", liar: liar{frame: func(f []byte) []byte {
 		if size := int(binary.BigEndian.Uint16(f)); size%4 != 2 {
 			f[2+size] = 1
 		}
 		return iwarptest.FixCRC(f)
-	}}, "sender/send-2"},
-	{"CRC not checked", liar{out: func(s []byte) []byte { return s }}, "crc/write-crc-0"},
+	}}, id: "sender/send-2"},
+	{name: "CRC not checked", liar: liar{out: func(s []byte) []byte { return s }}, id: "crc/write-crc-0"},
 	// Headers sent.
-	{"DDP version 0", liar{in: each(func(s []byte) { s[0] &^= 3 })}, "read/empty"},
-	{"Rsvd of DDP set", liar{in: each(func(s []byte) { s[0] |= 4 })}, "read/empty"},
-	{"RDMAP version 0", liar{in: each(func(s []byte) { s[1] &^= 0xc0 })}, "read/empty"},
-	{"Rsv of RDMAP set", liar{in: each(func(s []byte) { s[1] |= 0x10 })}, "read/empty"},
-	{"sink STag changed", liar{in: each(func(s []byte) {
+	{name: "DDP version 0", liar: liar{in: each(func(s []byte) { s[0] &^= 3 })}, id: "read/empty"},
+	{name: "Rsvd of DDP set", liar: liar{in: each(func(s []byte) { s[0] |= 4 })}, id: "read/empty"},
+	{name: "RDMAP version 0", liar: liar{in: each(func(s []byte) { s[1] &^= 0xc0 })}, id: "read/empty"},
+	{name: "Rsv of RDMAP set", liar: liar{in: each(func(s []byte) { s[1] |= 0x10 })}, id: "read/empty"},
+	{name: "sink STag changed", liar: liar{in: each(func(s []byte) {
 		if s[1]&0xf == 2 {
 			s[5] ^= 1
 		}
-	})}, "read/size-3"},
-	{"sink TO changed", liar{in: each(func(s []byte) {
+	})}, id: "read/size-3"},
+	{name: "sink TO changed", liar: liar{in: each(func(s []byte) {
 		if s[1]&0xf == 2 {
 			s[13] ^= 1
 		}
-	})}, "read/size-3"},
-	{"Response short", liar{in: func(s []byte) [][]byte {
+	})}, id: "read/size-3"},
+	{name: "Response short", liar: liar{in: func(s []byte) [][]byte {
 		if s[1]&0xf == 2 && len(s) > 14 {
 			s = s[:len(s)-1]
 		}
 		return [][]byte{s}
-	}}, "read/size-3"},
-	{"data changed", liar{in: each(func(s []byte) {
+	}}, id: "read/size-3"},
+	{name: "data changed", liar: liar{in: each(func(s []byte) {
 		if s[1]&0xf == 2 && len(s) > 14 {
 			s[14] ^= 1
 		}
-	})}, "read/size-3"},
-	{"L missing", liar{in: each(func(s []byte) { s[0] &^= 0x40 })}, "read/empty"},
-	{"MSN from 0", liar{in: each(func(s []byte) {
+	})}, id: "read/size-3"},
+	{name: "L missing", liar: liar{in: each(func(s []byte) { s[0] &^= 0x40 })}, id: "read/empty"},
+	{name: "MSN from 0", liar: liar{in: each(func(s []byte) {
 		if s[0]&0x80 == 0 {
 			binary.BigEndian.PutUint32(s[10:], binary.BigEndian.Uint32(s[10:])-1)
 		}
-	})}, "send/empty"},
-	{"MO from 1", liar{in: each(func(s []byte) {
+	})}, id: "send/empty"},
+	{name: "MO from 1", liar: liar{in: each(func(s []byte) {
 		if s[0]&0x80 == 0 {
 			s[17]++
 		}
-	})}, "send/empty"},
-	{"queue 1 for Sends", liar{in: each(func(s []byte) {
+	})}, id: "send/empty"},
+	{name: "queue 1 for Sends", liar: liar{in: each(func(s []byte) {
 		if s[0]&0x80 == 0 {
 			s[9] = 1
 		}
-	})}, "send/empty"},
-	{"Invalidate STag set", liar{in: each(func(s []byte) {
+	})}, id: "send/empty"},
+	{name: "Invalidate STag set", liar: liar{in: each(func(s []byte) {
 		if s[0]&0x80 == 0 {
 			s[5] = 1
 		}
-	})}, "send/empty"},
-	{"message sent twice", liar{in: func(s []byte) [][]byte { return [][]byte{s, s} }}, "send/empty"},
-	{"solicited event lost", liar{out: func(s []byte) []byte {
+	})}, id: "send/empty"},
+	{name: "message sent twice", liar: liar{in: func(s []byte) [][]byte { return [][]byte{s, s} }}, id: "send/empty"},
+	{name: "solicited event lost", liar: liar{out: func(s []byte) []byte {
 		if s[1]&0xf == 5 {
 			s[1] = s[1]&^0xf | 3
 		}
 		return s
-	}}, "send/solicited"},
-	{"segments joined wrongly", liar{out: func(s []byte) []byte {
+	}}, id: "send/solicited"},
+	{name: "segments joined wrongly", liar: liar{out: func(s []byte) []byte {
 		if s[1]&0xf == 3 && len(s) > 19 {
 			s[19] ^= 1
 		}
 		return s
-	}}, "order/segments-of-100"},
+	}}, id: "order/segments-of-100"},
 	// Checks of a receiver left out.
-	{"DDP version not checked", liar{out: func(s []byte) []byte { s[0] |= 1; s[0] &^= 2; return s }}, "version/ddp-0-write"},
-	{"RDMAP version not checked", liar{out: func(s []byte) []byte { s[1] = s[1]&0x3f | 0x40; return s }}, "version/rdmap-2-write"},
-	{"opcode not checked", liar{out: func(s []byte) []byte {
+	{
+		name: "DDP version not checked", liar: liar{out: func(s []byte) []byte { s[0] |= 1; s[0] &^= 2; return s }},
+		id: "version/ddp-0-write",
+	},
+	{
+		name: "RDMAP version not checked", liar: liar{out: func(s []byte) []byte { s[1] = s[1]&0x3f | 0x40; return s }},
+		id: "version/rdmap-2-write",
+	},
+	{name: "opcode not checked", liar: liar{out: func(s []byte) []byte {
 		if s[0]&0x80 != 0 {
 			s[1] &^= 0xd
 		}
 		return s
-	}}, "opcode/13-untagged"}, // a control: see below
-	{"QN not checked", liar{out: func(s []byte) []byte {
+	}}, id: "opcode/13-untagged"}, // a control: see below
+	{name: "QN not checked", liar: liar{out: func(s []byte) []byte {
 		if s[0]&0x80 == 0 && s[1]&0xf == 3 {
 			binary.BigEndian.PutUint32(s[6:], 0)
 		}
 		return s
-	}}, "queue/qn-4-0"},
-	{"Write of nothing checked", liar{out: func(s []byte) []byte {
+	}}, id: "queue/qn-4-0"},
+	{name: "Write of nothing checked", liar: liar{out: func(s []byte) []byte {
 		if s[0]&0x80 != 0 && len(s) == 14 && binary.BigEndian.Uint32(s[2:]) != 0 {
 			return append(s, 1)
 		}
 		return s
-	}}, "access/empty-write-stag-all-ones"},
-	{"Read of nothing checked", liar{out: func(s []byte) []byte {
+	}}, id: "access/empty-write-stag-all-ones"},
+	{name: "Read of nothing checked", liar: liar{out: func(s []byte) []byte {
 		if s[1]&0xf == 1 && binary.BigEndian.Uint32(s[34:]) != 0 {
 			s[33] = 1
 		}
 		return s
-	}}, "access/empty-read-stag-all-ones"},
-	{"reserved bits checked", liar{out: func(s []byte) []byte {
+	}}, id: "access/empty-read-stag-all-ones"},
+	{name: "reserved bits checked", liar: liar{out: func(s []byte) []byte {
 		if s[0]&0x3c != 0 {
 			s[0] |= 3
 		}
 		return s
-	}}, "version/ddp-reserved-04-write"},
+	}}, id: "version/ddp-reserved-04-write"},
 	// Terminates.
-	{"no Terminate", liar{in: onTerminate(func([]byte) [][]byte { return nil })}, "queue/qn-4-0"},
-	{"code 1/2/05 for all", liar{in: code(0x1205)}, "access/write-stag-0"},
-	{"code 1/1/01 for all", liar{in: code(0x1101)}, "access/write-stag-0"},
-	{"code 0/1/00 for all", liar{in: code(0x0100)}, "access/read-across-end"},
-	{"code 0/2/06 for all", liar{in: code(0x0206)}, "queue/msn-send-zero"},
-	{"Terminate twice", liar{in: onTerminate(func(s []byte) [][]byte { return [][]byte{s, s} })}, "queue/qn-4-0"},
-	{"Terminate on queue 0", liar{in: onTerminate(each(func(s []byte) { s[9] = 0 }))}, "queue/qn-4-0"},
-	{"Terminate with MSN 2", liar{in: onTerminate(each(func(s []byte) { s[13] = 2 }))}, "queue/qn-4-0"},
-	{"Terminate of three octets", liar{in: onTerminate(func(s []byte) [][]byte { return [][]byte{s[:21]} })}, "queue/qn-4-0"},
-	{"Terminate with the wrong length", liar{in: onTerminate(each(func(s []byte) { s[23]++ }))}, "terminate/echo-write"},
-	{"Terminate with the wrong header", liar{in: onTerminate(each(func(s []byte) { s[len(s)-1] ^= 1 }))}, "terminate/echo-write"},
-	{"Terminate without header", liar{in: onTerminate(func(s []byte) [][]byte { s[20], s[21] = 0, 0; return [][]byte{s[:22]} })}, "terminate/echo-write"},
-	{"Terminate without the Read Request", liar{in: onTerminate(func(s []byte) [][]byte { s[20] &^= 0x20; return [][]byte{s[:42]} })}, "terminate/echo-read-request"},
-	{"Terminate with reserved bits", liar{in: onTerminate(each(func(s []byte) { s[21] = 1 }))}, "terminate/echo-write"},
-	{"answers a Terminate", liar{out: func(s []byte) []byte {
+	{name: "no Terminate", liar: liar{in: onTerminate(func([]byte) [][]byte { return nil })}, id: "queue/qn-4-0"},
+	{name: "code 1/2/05 for all", liar: liar{in: code(0x1205)}, id: "access/write-stag-0"},
+	{name: "code 1/1/01 for all", liar: liar{in: code(0x1101)}, id: "access/write-stag-0"},
+	{name: "code 0/1/00 for all", liar: liar{in: code(0x0100)}, id: "access/read-across-end"},
+	{name: "code 0/2/06 for all", liar: liar{in: code(0x0206)}, id: "queue/msn-send-zero"},
+	{
+		name: "Terminate twice", liar: liar{in: onTerminate(func(s []byte) [][]byte { return [][]byte{s, s} })},
+		id: "queue/qn-4-0",
+	},
+	{name: "Terminate on queue 0", liar: liar{in: onTerminate(each(func(s []byte) { s[9] = 0 }))}, id: "queue/qn-4-0"},
+	{name: "Terminate with MSN 2", liar: liar{in: onTerminate(each(func(s []byte) { s[13] = 2 }))}, id: "queue/qn-4-0"},
+	{
+		name: "Terminate of three octets",
+		liar: liar{in: onTerminate(func(s []byte) [][]byte { return [][]byte{s[:21]} })}, id: "queue/qn-4-0",
+	},
+	{
+		name: "Terminate with the wrong length", liar: liar{in: onTerminate(each(func(s []byte) { s[23]++ }))},
+		id: "terminate/echo-write",
+	},
+	{
+		name: "Terminate with the wrong header", liar: liar{in: onTerminate(each(func(s []byte) { s[len(s)-1] ^= 1 }))},
+		id: "terminate/echo-write",
+	},
+	{
+		name: "Terminate without header",
+		liar: liar{in: onTerminate(func(s []byte) [][]byte { s[20], s[21] = 0, 0; return [][]byte{s[:22]} })},
+		id:   "terminate/echo-write",
+	},
+	{
+		name: "Terminate without the Read Request",
+		liar: liar{in: onTerminate(func(s []byte) [][]byte { s[20] &^= 0x20; return [][]byte{s[:42]} })},
+		id:   "terminate/echo-read-request",
+	},
+	{
+		name: "Terminate with reserved bits", liar: liar{in: onTerminate(each(func(s []byte) { s[21] = 1 }))},
+		id: "terminate/echo-write",
+	},
+	{name: "answers a Terminate", liar: liar{out: func(s []byte) []byte {
 		if isTerminate(s) {
 			return iwarptest.Write(1, 0, []byte{1})
 		}
 		return s
-	}}, "terminate/code-1-2-03"},
+	}}, id: "terminate/code-1-2-03"},
 }
 
 // controls are liars that change nothing that their case is about: the case must
@@ -299,7 +366,9 @@ func TestBrokenEndpoints(t *testing.T) {
 				}
 				return &liarConn{Conn: nc, l: &x.liar}, nil
 			}
-			opts := &kit.Options{ULP: kit.Target, Run: "^" + x.id + "$", Timeout: time.Second, Patience: time.Second, Parallel: 1}
+			opts := &kit.Options{
+				ULP: kit.Target, Run: "^" + x.id + "$", Timeout: time.Second, Patience: time.Second, Parallel: 1,
+			}
 			r, err := kit.Run(t.Context(), connect, opts)
 			if err != nil || len(r.Results) != 1 {
 				t.Fatalf("%v, %+v", err, r)
@@ -320,7 +389,8 @@ func TestBrokenEndpoints(t *testing.T) {
 // Test makes a subtest of each case.
 func TestSubtests(t *testing.T) {
 	opts := &kit.Options{ULP: kit.Target, Run: "^(invalidate/unknown|crc/off-zero)$", Timeout: patience}
-	if r := kit.Test(t, kit.Dial("tcp", serveTarget(t, config(nil))), opts); r.Count(kit.Pass) != 1 || r.Count(kit.NotApplicable) != 1 {
+	if r := kit.Test(t, kit.Dial("tcp", serveTarget(t, config(nil))), opts); r.Count(kit.Pass) != 1 ||
+		r.Count(kit.NotApplicable) != 1 {
 		t.Errorf("%v", r.Summary())
 	}
 }

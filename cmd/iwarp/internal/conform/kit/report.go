@@ -28,7 +28,8 @@ func (r *Report) Summary() Summary {
 
 // String is one line for people.
 func (s Summary) String() string {
-	return fmt.Sprintf("%d cases: %d passed, %d failed, %d not applicable, %d inconclusive", s.Cases, s.Pass, s.Fail, s.NotApplicable, s.Inconclusive)
+	return fmt.Sprintf("%d cases: %d passed, %d failed, %d not applicable, %d inconclusive", s.Cases, s.Pass, s.Fail,
+		s.NotApplicable, s.Inconclusive)
 }
 
 // Family is the part of the id before the first slash.
@@ -68,7 +69,8 @@ func (r *Report) WriteText(w io.Writer) error {
 
 // WriteText writes all that is known of one result.
 func (r *Result) WriteText(w io.Writer) error {
-	_, err := fmt.Fprintf(w, "\n%s %s: %s\n    rule: %s (%s)\n    sent: %s\n    legal: %s\n    %s\n", strings.ToUpper(r.Status.String()), r.Case.ID, r.Reason,
+	_, err := fmt.Fprintf(w, "\n%s %s: %s\n    rule: %s (%s)\n    sent: %s\n    legal: %s\n    %s\n",
+		strings.ToUpper(r.Status.String()), r.Case.ID, r.Reason,
 		r.Case.Rule, strings.Join(r.Case.Rules, ", "), r.Case.Sends, list(r.Case.Legal), strings.Join(r.Log, "\n    "))
 	return err
 }
@@ -171,8 +173,9 @@ type junitDetail struct {
 func (r *Report) WriteJUnit(w io.Writer) error {
 	sum := r.Summary()
 	suite := junitSuite{
-		Name: "iwarp conform " + r.Options.Role.String(), Tests: sum.Cases, Failures: sum.Fail, Skipped: sum.NotApplicable + sum.Inconclusive,
-		Time: seconds(r.Time), Stamp: r.Start.UTC().Format("2006-01-02T15:04:05"),
+		Name: "iwarp conform " + r.Options.Role.String(), Tests: sum.Cases, Failures: sum.Fail,
+		Skipped: sum.NotApplicable + sum.Inconclusive,
+		Time:    seconds(r.Time), Stamp: r.Start.UTC().Format("2006-01-02T15:04:05"),
 	}
 	for i := range r.Results {
 		res := &r.Results[i]
@@ -180,7 +183,11 @@ func (r *Report) WriteJUnit(w io.Writer) error {
 		switch res.Status {
 		case Pass:
 		case Fail:
-			c.Failure = &junitDetail{res.Reason, fmt.Sprintf("rule: %s (%s)\nlegal: %s", res.Case.Rule, strings.Join(res.Case.Rules, ", "), list(res.Case.Legal))}
+			c.Failure = &junitDetail{
+				res.Reason,
+				fmt.Sprintf("rule: %s (%s)\nlegal: %s", res.Case.Rule, strings.Join(res.Case.Rules, ", "),
+					list(res.Case.Legal)),
+			}
 			c.Output = strings.Join(res.Log, "\n")
 		default:
 			c.Skipped = &junitDetail{Message: res.Status.String() + ": " + res.Reason}
@@ -213,5 +220,6 @@ var pageTemplate = template.Must(template.New("report").Funcs(template.FuncMap{
 // WriteHTML writes the report as one page without scripts or anything from
 // elsewhere. title says what was tested.
 func (r *Report) WriteHTML(w io.Writer, title string) error {
-	return pageTemplate.Execute(w, map[string]any{"Title": cmp.Or(title, "an endpoint"), "R": r, "Date": r.Start.UTC().Format(time.RFC3339)})
+	return pageTemplate.Execute(w,
+		map[string]any{"Title": cmp.Or(title, "an endpoint"), "R": r, "Date": r.Start.UTC().Format(time.RFC3339)})
 }

@@ -213,8 +213,13 @@ func newKit(ctx context.Context, connect Connector, opts *Options) (*kit, error)
 
 // run runs one case.
 func (k *kit) run(ctx context.Context, c *Case) *Result {
-	if c.Needs == Target && k.o.ULP != Target || c.Needs == Rping && (k.o.ULP == Raw || k.o.ULP == Rping && k.o.Role == Responder) {
-		return k.done(&Result{Case: c, Status: NotApplicable, Reason: fmt.Sprintf("needs the program %v above the endpoint, there is %v", c.Needs, k.o.ULP)}, nil)
+	if c.Needs == Target && k.o.ULP != Target || c.Needs == Rping &&
+		(k.o.ULP == Raw || k.o.ULP == Rping && k.o.Role == Responder) {
+		return k.done(&Result{
+			Case: c, Status: NotApplicable,
+			Reason: fmt.Sprintf("needs the program %v above the endpoint, there is %v", c.Needs, k.o.ULP),
+		},
+			nil)
 	}
 	var done func(*Result)
 	var wrap func(net.Conn) net.Conn

@@ -321,7 +321,8 @@ func (s *session) awaitReply(req []byte) outcome {
 	s.note("<- startup frame %v", s.their)
 	switch {
 	case string(reply[:16]) != "MPA ID Rep Frame":
-		s.fail("the peer answers with the key %q: a Reply has \"MPA ID Rep Frame\" (RFC 5044 section 7.1.1)", reply[:16])
+		s.fail("the peer answers with the key %q: a Reply has \"MPA ID Rep Frame\" (RFC 5044 section 7.1.1)",
+			reply[:16])
 	case reply[16]&iwarptest.FlagR != 0:
 		return outcome{kind: rejects}
 	}

@@ -150,7 +150,8 @@ func (s *session) takeTagged(op uint8, seg []byte) (wrong string) {
 	if op != 0 && op != 2 {
 		return fmt.Sprintf("opcode %d must be untagged (RFC 5040 section 4.1)", op)
 	}
-	stag, to, data, last := binary.BigEndian.Uint32(seg[2:]), binary.BigEndian.Uint64(seg[6:]), seg[14:], seg[0]&0x40 != 0
+	stag, to, data, last := binary.BigEndian.Uint32(seg[2:]), binary.BigEndian.Uint64(seg[6:]), seg[14:],
+		seg[0]&0x40 != 0
 	run := s.tagged
 	switch {
 	case run == nil:
@@ -159,7 +160,8 @@ func (s *session) takeTagged(op uint8, seg []byte) (wrong string) {
 	case run.op != op || run.stag != stag:
 		return "all segments of a tagged message have one opcode and STag (RFC 5041 section 4.2)"
 	case to != run.to+uint64(run.size):
-		return fmt.Sprintf("the TO must be %#x, where the last segment ended (RFC 5041 section 5.2)", run.to+uint64(run.size))
+		return fmt.Sprintf("the TO must be %#x, where the last segment ended (RFC 5041 section 5.2)",
+			run.to+uint64(run.size))
 	case len(data) == 0:
 		return "an empty segment within a message (RFC 5041 section 5.2)"
 	}
@@ -205,7 +207,9 @@ func (s *session) takeResponse(stag uint32, to uint64, data []byte, last bool) s
 	case r == nil:
 		return "no Read Request is outstanding (RFC 5040 section 5.2.2)"
 	case r.stag != stag:
-		return fmt.Sprintf("the oldest Read Request has the sink STag %08x: Responses come in the order of Requests (RFC 5040 section 5.2.2)", r.stag)
+		return fmt.Sprintf("the oldest Read Request has the sink STag %08x: Responses come in the order of Requests "+
+			"(RFC 5040 section 5.2.2)",
+			r.stag)
 	case to != r.to+uint64(len(r.data)):
 		return fmt.Sprintf("the sink's TO must be %#x (RFC 5040 section 4.4)", r.to+uint64(len(r.data)))
 	}
@@ -224,7 +228,8 @@ func (s *session) takeResponse(stag uint32, to uint64, data []byte, last bool) s
 var queues = [16]int{-1, 1, -1, 0, 0, 0, 0, 2, 0, 0, 1, 3, -1, -1, -1, -1}
 
 func (s *session) takeUntagged(op uint8, seg []byte) (*outcome, string) {
-	invalidate, qn, msn, mo := binary.BigEndian.Uint32(seg[2:]), binary.BigEndian.Uint32(seg[6:]), binary.BigEndian.Uint32(seg[10:]), binary.BigEndian.Uint32(seg[14:])
+	invalidate, qn, msn, mo := binary.BigEndian.Uint32(seg[2:]), binary.BigEndian.Uint32(seg[6:]),
+		binary.BigEndian.Uint32(seg[10:]), binary.BigEndian.Uint32(seg[14:])
 	switch {
 	case queues[op] < 0:
 		return nil, fmt.Sprintf("opcode %d is not for untagged messages (RFC 5040 section 4.1)", op)
@@ -262,7 +267,8 @@ var exact = map[uint8]int{1: 28, 8: 8, 9: 8, 10: 52, 11: 12}
 
 func (s *session) deliver(m *message) (*outcome, string) {
 	if n, ok := exact[m.op]; ok && len(m.data) != n {
-		return nil, fmt.Sprintf("%d octets after the DDP header, %d are due (RFC 5040 section 4, RFC 7306 section 4)", len(m.data), n)
+		return nil, fmt.Sprintf("%d octets after the DDP header, %d are due (RFC 5040 section 4, RFC 7306 section 4)",
+			len(m.data), n)
 	}
 	switch m.op {
 	case 7:
@@ -337,7 +343,9 @@ func (s *session) probe() outcome {
 	r := s.readZero()
 	o, _ := s.pump(s.timeout(), func() bool { return r.complete })
 	if o.kind == terminates && !s.their.block && !s.served && s.refusesReads(o) {
-		s.unclear("the peer refuses the kit's Read Request (%v): without the enhanced startup the depth is the programs' to agree on (RFC 6581 section 4.1)", o)
+		s.unclear("the peer refuses the kit's Read Request (%v): without the enhanced startup the depth is the "+
+			"programs' to agree on (RFC 6581 section 4.1)",
+			o)
 	}
 	return o
 }
@@ -380,7 +388,8 @@ func (s *session) close2(o outcome) outcome {
 	case iwarptest.EventFrame:
 		s.fail("the peer sends %s after its Terminate (RFC 5040 section 5.4)", iwarptest.Describe(e.Segment))
 	case iwarptest.EventSilence:
-		s.fail("the connection is still open %v after the Terminate and the kit's FIN (RFC 5040 section 7)", s.timeout())
+		s.fail("the connection is still open %v after the Terminate and the kit's FIN (RFC 5040 section 7)",
+			s.timeout())
 	case iwarptest.EventBadFrame:
 		s.fail("the peer sends a malformed FPDU after its Terminate: %v", e.Err)
 	}
@@ -417,7 +426,8 @@ func (s *session) same(what, section string, got, want []byte) {
 	for at < len(got) && at < len(want) && got[at] == want[at] {
 		at++
 	}
-	s.fail("%s: %d octets, %d are due; the first difference is at octet %d (%s)", what, len(got), len(want), at, section)
+	s.fail("%s: %d octets, %d are due; the first difference is at octet %d (%s)", what, len(got), len(want), at,
+		section)
 }
 
 // bye ends a good connection in good order.

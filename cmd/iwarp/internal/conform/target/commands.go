@@ -115,7 +115,10 @@ func (p *program) many(args []byte) ([]byte, error) {
 	stag, n := iwarp.STag(binary.BigEndian.Uint32(args)), min(binary.BigEndian.Uint32(args[4:]), 100)
 	b := make([]byte, n)
 	for i := range n {
-		wr := iwarp.SendWR{Op: iwarp.OpRead, SG: [][]byte{b[i : i+1]}, Remote: iwarp.RemoteBuffer{STag: stag, TO: uint64(i)}, Unsignaled: true}
+		wr := iwarp.SendWR{
+			Op: iwarp.OpRead, SG: [][]byte{b[i : i+1]}, Remote: iwarp.RemoteBuffer{STag: stag, TO: uint64(i)},
+			Unsignaled: true,
+		}
 		if err := p.c.QP().PostSend(wr); err != nil {
 			return nil, err
 		}

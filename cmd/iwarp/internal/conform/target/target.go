@@ -289,7 +289,10 @@ var kinds = [...]struct {
 	{advert.Gone, iwarp.RemoteRead | iwarp.RemoteWrite, regionSize, 0, 0, false},
 	{advert.Shared, iwarp.RemoteRead | iwarp.RemoteWrite | iwarp.RemoteAtomic, regionSize, 0, 0, true},
 	{advert.Victim, iwarp.RemoteRead | iwarp.RemoteWrite | iwarp.RemoteAtomic, regionSize, 0, 0, false},
-	{advert.High, iwarp.RemoteRead | iwarp.RemoteWrite | iwarp.RemoteAtomic, regionSize, ^uint64(0) - 2*regionSize + 1, 0, false},
+	{
+		advert.High, iwarp.RemoteRead | iwarp.RemoteWrite | iwarp.RemoteAtomic, regionSize,
+		^uint64(0) - 2*regionSize + 1, 0, false,
+	},
 	{advert.Odd, iwarp.RemoteRead | iwarp.RemoteWrite | iwarp.RemoteAtomic, regionSize, 0, 1, false},
 }
 

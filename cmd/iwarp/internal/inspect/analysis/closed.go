@@ -7,7 +7,8 @@ func (r *Reader) closed(c *tcpConn, how string) {
 	an := c.an
 	ends := [2]endpoint{c.key.a, c.key.b}
 	s := Conn{
-		Number: an.number, A: ends[an.a].addrPort(), B: ends[1-an.a].addrPort(), Roles: an.roles, MidStream: an.midStream,
+		Number: an.number, A: ends[an.a].addrPort(), B: ends[1-an.a].addrPort(), Roles: an.roles,
+		MidStream:  an.midStream,
 		FirstFrame: c.first, LastFrame: c.last, Start: asTime(c.firstTime), End: asTime(c.lastTime),
 		Negotiated: an.neg, CRC: [...]string{crcUnknown: "unknown", crcOn: "on", crcOff: "off"}[an.crc],
 		From:  [2]DirStats{c.half[an.a].stats, c.half[1-an.a].stats},

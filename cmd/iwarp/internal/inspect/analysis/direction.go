@@ -208,7 +208,8 @@ func (r *Reader) readStartup(c *tcpConn, i int, last bool) bool {
 	s.PrivateData = bytes.Clone(s.PrivateData)
 	ev := &StartupFrame{
 		Head: c.headOf(EventStartup, i, latest), FirstFrame: first.frame, Kind: s.Kind.String(),
-		Markers: s.Markers, CRC: s.CRC, Reject: s.Reject, Enhanced: s.Enhanced, Reserved: s.Reserved, Revision: s.Revision,
+		Markers: s.Markers, CRC: s.CRC, Reject: s.Reject, Enhanced: s.Enhanced, Reserved: s.Reserved,
+		Revision:    s.Revision,
 		PrivateData: s.PrivateData, ULPData: s.ULPData(), Offset: uint64(h.cons), Octets: bytes.Clone(b[:n]),
 	}
 	if e, ok := s.Block(); ok {
@@ -313,14 +314,19 @@ func (r *Reader) negotiated(c *tcpConn, at span) {
 		}
 	}
 	// If its sender had seen the Reply, the frames stand out of order in the file.
-	if h := &c.half[a]; !rep.Reject && len(h.pending()) > 0 && h.spanAt(h.cons).frame < an.startupAt[b].frame && !h.spanAt(h.cons).late && c.half[b].stats.Holes == 0 {
-		r.verdict(c, a, "MPA-7.1.2-09", h.cons, 0, "no octet behind the Request before the Reply", fmt.Sprintf("%d octets", len(h.pending())))
+	if h := &c.half[a]; !rep.Reject && len(h.pending()) > 0 && h.spanAt(h.cons).frame < an.startupAt[b].frame &&
+		!h.spanAt(h.cons).late && c.half[b].stats.Holes == 0 {
+		r.verdict(c, a, "MPA-7.1.2-09", h.cons, 0, "no octet behind the Request before the Reply",
+			fmt.Sprintf("%d octets", len(h.pending())))
 	}
 }
 
 // optionsOf returns what an Initiator that sends this Request wants.
 func optionsOf(req *mpa.Startup) *mpa.Options {
-	o := &mpa.Options{Revision: req.Revision, Markers: req.Markers, NoCRC: !req.CRC, IRD: protocol.NotNegotiated, ORD: protocol.NotNegotiated}
+	o := &mpa.Options{
+		Revision: req.Revision, Markers: req.Markers, NoCRC: !req.CRC, IRD: protocol.NotNegotiated,
+		ORD: protocol.NotNegotiated,
+	}
 	if e, ok := req.Block(); ok {
 		o.RTR, o.IRD, o.ORD = e.RTR, int(e.IRD), int(e.ORD)
 	}

@@ -85,7 +85,9 @@ func busy(req, rep byte, peerToPeer, join bool) []byte {
 			say(1, iwarptest.Tagged(opReadResponse, true, 0x10+k, 400, text[:200]))
 		}
 		atomics++
-		say(1, iwarptest.Untagged(opAtomicResponse, true, 0, 3, atomics, 0, be.AppendUint64(be.AppendUint32(nil, 77+round), 5)))
+		say(1,
+			iwarptest.Untagged(opAtomicResponse, true, 0, 3, atomics, 0,
+				be.AppendUint64(be.AppendUint32(nil, 77+round), 5)))
 		flush()
 		send(1, 2)
 		flush()
@@ -95,7 +97,9 @@ func busy(req, rep byte, peerToPeer, join bool) []byte {
 	echo := iwarptest.Untagged(opSend, true, 0, 0, msn[0], 0, text[:40])
 	say(0, echo)
 	flush()
-	say(1, iwarptest.Untagged(opTerminate, true, 0, 2, 1, 0, append([]byte{0x12, 0x02, 0xc0, 0, 0, byte(len(echo))}, echo[:18]...)))
+	say(1,
+		iwarptest.Untagged(opTerminate, true, 0, 2, 1, 0,
+			append([]byte{0x12, 0x02, 0xc0, 0, 0, byte(len(echo))}, echo[:18]...)))
 	flush()
 	d.close()
 	return d.out.b
@@ -127,7 +131,8 @@ var frameNumber = regexp.MustCompile(`frame \d+`)
 func blamed(all []analysis.Event) map[string]bool {
 	out := map[string]bool{}
 	for _, v := range of[*analysis.Verdict](all) {
-		out[frameNumber.ReplaceAllString(fmt.Sprintf("%s: expected %s, seen %s", v.Rule, v.Expected, v.Seen), "a frame")] = true
+		out[frameNumber.ReplaceAllString(fmt.Sprintf("%s: expected %s, seen %s", v.Rule, v.Expected, v.Seen),
+			"a frame")] = true
 	}
 	return out
 }
@@ -223,13 +228,13 @@ func TestFaultsOfTheCapture(t *testing.T) {
 		req, rep         byte
 		peerToPeer, join bool
 	}{
-		{"CRC", 0x40, 0x40, false, false},
-		{"peer-to-peer", 0x40, 0x40, true, false},
-		{"no CRC", 0, 0, false, false},
-		{"no CRC, FPDUs joined", 0, 0, false, true},
-		{"Markers", 0xc0, 0xc0, false, false},
-		{"Markers from the Initiator, FPDUs joined", 0x40, 0xc0, true, true},
-		{"Markers, no CRC", 0x80, 0x80, false, false},
+		{name: "CRC", req: 0x40, rep: 0x40},
+		{name: "peer-to-peer", req: 0x40, rep: 0x40, peerToPeer: true},
+		{name: "no CRC", req: 0, rep: 0},
+		{name: "no CRC, FPDUs joined", req: 0, rep: 0, join: true},
+		{name: "Markers", req: 0xc0, rep: 0xc0},
+		{name: "Markers from the Initiator, FPDUs joined", req: 0x40, rep: 0xc0, peerToPeer: true, join: true},
+		{name: "Markers, no CRC", req: 0x80, rep: 0x80},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			file := busy(c.req, c.rep, c.peerToPeer, c.join)
@@ -278,25 +283,25 @@ func TestEndsOfTheCapture(t *testing.T) {
 		play func(d *deal)
 		want string // an anomaly
 	}{
-		"acknowledged, and not here": {func(d *deal) {
+		"acknowledged, and not here": {play: func(d *deal) {
 			d.skip(0, make([]byte, 100))
 			d.raw(1, d.seq[1], tcpACK, nil)
-		}, "hole 100"},
-		"a FIN that is not here": {func(d *deal) {
+		}, want: "hole 100"},
+		"a FIN that is not here": {play: func(d *deal) {
 			d.skip(0, make([]byte, 1))
 			d.raw(1, d.seq[1], tcpACK, nil)
-		}, ""},
-		"FIN within an FPDU": {func(d *deal) {
+		}, want: ""},
+		"FIN within an FPDU": {play: func(d *deal) {
 			d.send(0, d.f[0].Frame(iwarptest.Send(2, []byte("half of it")))[:20])
 			d.close()
-		}, "unfinished 20 its sender closed this direction by FIN within an FPDU"},
-		"the end within an FPDU": {func(d *deal) {
+		}, want: "unfinished 20 its sender closed this direction by FIN within an FPDU"},
+		"the end within an FPDU": {play: func(d *deal) {
 			d.send(0, d.f[0].Frame(iwarptest.Send(2, []byte("half of it")))[:20])
-		}, "unfinished 20 the capture of this direction ends within an FPDU"},
-		"a Terminate that is cut": {func(d *deal) {
+		}, want: "unfinished 20 the capture of this direction ends within an FPDU"},
+		"a Terminate that is cut": {play: func(d *deal) {
 			d.snap = 14 + 20 + 20 + 2 + 18 + 6
 			d.say(1, iwarptest.Terminate(0x1203, iwarptest.Send(9, nil)))
-		}, "cut 22"},
+		}, want: "cut 22"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			d := started()
@@ -316,7 +321,8 @@ func TestEndsOfTheCapture(t *testing.T) {
 				t.Error(v)
 			}
 			for _, m := range of[*analysis.Message](all) {
-				if m.Op == "Terminate" && (m.Terminate == nil || m.Terminate.Layer != 1 || m.Terminate.Type != 2 || m.Terminate.Code != 3) {
+				if m.Op == "Terminate" && (m.Terminate == nil || m.Terminate.Layer != 1 || m.Terminate.Type != 2 ||
+					m.Terminate.Code != 3) {
 					t.Errorf("%+v", m)
 				}
 			}

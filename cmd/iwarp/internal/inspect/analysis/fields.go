@@ -20,7 +20,11 @@ func (s *StartupFrame) Fields() []Field {
 	kind := "MPA " + s.Kind
 	out := []Field{
 		{"Key", 0, startupKeyLen, fmt.Sprintf("%q", []byte(b[:startupKeyLen])), kind},
-		{"Flags", 16, 1, fmt.Sprintf("%#02x", b[16]), fmt.Sprintf("M=%d C=%d R=%d S=%d Res=%#x", bit(s.Markers), bit(s.CRC), bit(s.Reject), bit(s.Enhanced), s.Reserved)},
+		{
+			"Flags", 16, 1, fmt.Sprintf("%#02x", b[16]),
+			fmt.Sprintf("M=%d C=%d R=%d S=%d Res=%#x", bit(s.Markers), bit(s.CRC), bit(s.Reject), bit(s.Enhanced),
+				s.Reserved),
+		},
 		{"Rev", 17, 1, fmt.Sprintf("%d", s.Revision), ""},
 		{"PD_Length", 18, 2, fmt.Sprintf("%d", len(s.PrivateData)), ""},
 	}
@@ -28,8 +32,14 @@ func (s *StartupFrame) Fields() []Field {
 	if e, n, err := protocol.ParseEnhanced(b[at:]); err == nil && s.Block != nil {
 		w := binary.BigEndian.Uint16(b[at+2:])
 		out = append(out,
-			Field{"A B IRD", at, 2, fmt.Sprintf("%#04x", binary.BigEndian.Uint16(b[at:])), fmt.Sprintf("A=%d B=%d IRD=%s", b[at]>>7, b[at]>>6&1, depthText(e.IRD))},
-			Field{"C D ORD", at + 2, 2, fmt.Sprintf("%#04x", w), fmt.Sprintf("C=%d D=%d ORD=%s", w>>15, w>>14&1, depthText(e.ORD))},
+			Field{
+				"A B IRD", at, 2, fmt.Sprintf("%#04x", binary.BigEndian.Uint16(b[at:])),
+				fmt.Sprintf("A=%d B=%d IRD=%s", b[at]>>7, b[at]>>6&1, depthText(e.IRD)),
+			},
+			Field{
+				"C D ORD", at + 2, 2, fmt.Sprintf("%#04x", w),
+				fmt.Sprintf("C=%d D=%d ORD=%s", w>>15, w>>14&1, depthText(e.ORD)),
+			},
 		)
 		at += n
 	}
@@ -69,7 +79,8 @@ func (p *FPDU) Fields() []Field {
 	if len(p.Markers) > 0 && p.Markers[0] == 0 {
 		f.f.start = markerLen
 	}
-	f.add("ULPDU_Length", lengthLen, func(b []byte) (string, string) { return fmt.Sprint(binary.BigEndian.Uint16(b)), "" })
+	f.add("ULPDU_Length", lengthLen,
+		func(b []byte) (string, string) { return fmt.Sprint(binary.BigEndian.Uint16(b)), "" })
 	size := p.Length - crcLen - markerLen*len(p.Markers) - lengthLen // with PAD
 	if len(p.Octets) >= f.f.start+lengthLen {
 		size = int(binary.BigEndian.Uint16(p.Octets[f.f.start:]))
@@ -135,7 +146,11 @@ func (f *fielder) marker() {
 	at := f.f.markers[f.mark]
 	f.mark++
 	if at+markerLen <= len(f.f.raw) {
-		f.out = append(f.out, Field{"Marker", at, markerLen, fmt.Sprintf("%x", f.f.raw[at:at+markerLen]), fmt.Sprintf("FPDUPTR %d", binary.BigEndian.Uint16(f.f.raw[at+2:]))})
+		f.out = append(f.out,
+			Field{
+				"Marker", at, markerLen, fmt.Sprintf("%x", f.f.raw[at:at+markerLen]),
+				fmt.Sprintf("FPDUPTR %d", binary.BigEndian.Uint16(f.f.raw[at+2:])),
+			})
 	}
 }
 
@@ -159,10 +174,12 @@ func (f *fielder) ulpdu(b []byte, size int) {
 	ctl := rdmap.Control(h.Control)
 	op := ctl.Opcode()
 	f.add("DDP control", 1, func(b []byte) (string, string) {
-		return fmt.Sprintf("%#02x", b[0]), fmt.Sprintf("T=%d L=%d Rsvd=%d DV=%d", bit(h.Tagged), bit(h.Last), h.Reserved, h.Version)
+		return fmt.Sprintf("%#02x", b[0]), fmt.Sprintf("T=%d L=%d Rsvd=%d DV=%d", bit(h.Tagged), bit(h.Last),
+			h.Reserved, h.Version)
 	})
 	f.add("RDMAP control", 1, func(b []byte) (string, string) {
-		return fmt.Sprintf("%#02x", b[0]), fmt.Sprintf("RV=%d Rsv=%d Opcode=%d, %v", ctl.Version(), ctl.Reserved(), uint8(op), op)
+		return fmt.Sprintf("%#02x", b[0]), fmt.Sprintf("RV=%d Rsv=%d Opcode=%d, %v", ctl.Version(), ctl.Reserved(),
+			uint8(op), op)
 	})
 	if h.Tagged {
 		f.add("STag", 4, hexNumber)
@@ -184,13 +201,19 @@ type layout []struct {
 }
 
 var (
-	readRequestLayout = layout{{"SinkSTag", 4, hexNumber}, {"SinkTO", 8, hexNumber}, {"Read size", 4, number}, {"SrcSTag", 4, hexNumber}, {"SrcTO", 8, hexNumber}}
-	layouts           = map[rdmap.Opcode]layout{
+	readRequestLayout = layout{
+		{"SinkSTag", 4, hexNumber}, {"SinkTO", 8, hexNumber}, {"Read size", 4, number}, {"SrcSTag", 4, hexNumber},
+		{"SrcTO", 8, hexNumber},
+	}
+	layouts = map[rdmap.Opcode]layout{
 		rdmap.OpcodeReadRequest:        readRequestLayout,
 		rdmap.OpcodeImmediate:          {{"Immediate Data", 8, hexNumber}},
 		rdmap.OpcodeImmediateSolicited: {{"Immediate Data", 8, hexNumber}},
 		rdmap.OpcodeAtomicRequest: {
-			{"AOpCode", 4, func(b []byte) (string, string) { return fmt.Sprint(b[3] & 0xf), rdmap.AtomicOp(b[3] & 0xf).String() }},
+			{
+				"AOpCode", 4,
+				func(b []byte) (string, string) { return fmt.Sprint(b[3] & 0xf), rdmap.AtomicOp(b[3] & 0xf).String() },
+			},
 			{"Request Identifier", 4, number},
 			{"STag", 4, hexNumber},
 			{"TO", 8, hexNumber},
@@ -199,7 +222,9 @@ var (
 			{"Compare Data", 8, hexNumber},
 			{"Compare Mask", 8, hexNumber},
 		},
-		rdmap.OpcodeAtomicResponse: {{"Original Request Identifier", 4, number}, {"Original Remote Data Value", 8, hexNumber}},
+		rdmap.OpcodeAtomicResponse: {
+			{"Original Request Identifier", 4, number}, {"Original Remote Data Value", 8, hexNumber},
+		},
 	}
 )
 
@@ -228,7 +253,8 @@ func (f *fielder) terminate(b []byte, size int) int {
 	}
 	word := binary.BigEndian.Uint32(b)
 	f.add("Terminate control", rdmap.MinTerminateLen, func([]byte) (string, string) {
-		return fmt.Sprintf("0x%08x", word), fmt.Sprintf("%v, M=%d D=%d R=%d Reserved=%#x", protocol.Code(word>>16), word>>15&1, word>>14&1, word>>13&1, word&terminateReserved)
+		return fmt.Sprintf("0x%08x", word), fmt.Sprintf("%v, M=%d D=%d R=%d Reserved=%#x", protocol.Code(word>>16),
+			word>>15&1, word>>14&1, word>>13&1, word&terminateReserved)
 	})
 	size -= rdmap.MinTerminateLen
 	b = b[rdmap.MinTerminateLen:]

@@ -344,7 +344,8 @@ func examineMarked(b []byte, off int64) (place, bool) {
 		ulpdu, n, _, _ := df.Next(x)
 		// A word of zeros is also a CRC that is not used: it takes a Marker that
 		// tells a distance, and an FPDU behind.
-		if n > max(d, 1) && (d > 0 || n > markerStep) && plausible(ulpdu, len(ulpdu)) && (n == len(b) || fitsBehind(b[n:], pos+uint64(n), true)) {
+		if n > max(d, 1) && (d > 0 || n > markerStep) && plausible(ulpdu, len(ulpdu)) &&
+			(n == len(b) || fitsBehind(b[n:], pos+uint64(n), true)) {
 			return p, true
 		}
 	}

@@ -18,14 +18,14 @@ func TestMidStream(t *testing.T) {
 		size         int // of a segment; 0: one FPDU each
 		least        int // messages of 40
 	}{
-		{"CRC, aligned", false, true, 0, 40},
-		{"CRC, not aligned", false, true, 700, 38},
-		{"no CRC, aligned", false, false, 0, 40},
-		{"no CRC, not aligned", false, false, 700, 36},
-		{"Markers and CRC, aligned", true, true, 0, 40},
-		{"Markers and CRC, not aligned", true, true, 700, 36},
-		{"Markers, aligned", true, false, 0, 38},
-		{"Markers, not aligned", true, false, 700, 34},
+		{name: "CRC, aligned", crc: true, size: 0, least: 40},
+		{name: "CRC, not aligned", crc: true, size: 700, least: 38},
+		{name: "no CRC, aligned", size: 0, least: 40},
+		{name: "no CRC, not aligned", size: 700, least: 36},
+		{name: "Markers and CRC, aligned", markers: true, crc: true, size: 0, least: 40},
+		{name: "Markers and CRC, not aligned", markers: true, crc: true, size: 700, least: 36},
+		{name: "Markers, aligned", markers: true, size: 0, least: 38},
+		{name: "Markers, not aligned", markers: true, size: 700, least: 34},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			for skip := range uint64(7) {
@@ -77,8 +77,11 @@ func TestMidStreamBothWays(t *testing.T) {
 	k.send(1, b.Frame(iwarptest.ReadResponse(5, 6, make([]byte, 11))))
 	k.send(1, b.Frame(iwarptest.ReadResponse(5, 6, make([]byte, 11))))
 	all, _, _ := events(t, out.b, nil)
-	if got, want := brief(all), "1 a RDMA Read Response 99 partial; 2 b RDMA Read Request 28; 3 b RDMA Read Request 28; "+
-		"4 a RDMA Read Response 10 answers 2; 5 a RDMA Read Response 11 answers 3; 6 a broke RDMAP-5.2-01 at 181; 6 a RDMA Read Response 11; closed end of capture"; !strings.HasPrefix(got, want[:120]) {
+	if got, want := brief(all),
+		"1 a RDMA Read Response 99 partial; 2 b RDMA Read Request 28; 3 b RDMA Read Request 28; "+
+			"4 a RDMA Read Response 10 answers 2; 5 a RDMA Read Response 11 answers 3; 6 a broke RDMAP-5.2-01 at "+
+			"181; 6 a RDMA Read Response 11; closed end of capture"; !strings.HasPrefix(got,
+		want[:120]) {
 		t.Errorf("\n got %s\nwant %s", got, want)
 	}
 	if v := of[*analysis.Verdict](all); len(v) != 1 || v[0].Rule != "RDMAP-5.2-01" || v[0].Frame != 6 {
@@ -237,7 +240,8 @@ func TestReplyNotCaptured(t *testing.T) {
 				want = 60
 			}
 			if err != nil || len(of[*analysis.Message](all)) != want {
-				t.Errorf("markers %t, hole %t: %v, %d messages\n%s", markers, hole, err, len(of[*analysis.Message](all)), anomalies(all))
+				t.Errorf("markers %t, hole %t: %v, %d messages\n%s", markers, hole, err,
+					len(of[*analysis.Message](all)), anomalies(all))
 			}
 			noVerdicts(t, all)
 		}

@@ -46,7 +46,8 @@ func (r *Reader) otherMarkers(c *tcpConn, i int) bool {
 		m.foreign = true
 		for _, at := range f.markers {
 			d := max(at-f.start, 0)
-			big, little := d == int(binary.BigEndian.Uint16(f.raw[at+2:])), d == int(binary.LittleEndian.Uint16(f.raw[at+2:]))
+			big, little := d == int(binary.BigEndian.Uint16(f.raw[at+
+				2:])), d == int(binary.LittleEndian.Uint16(f.raw[at+2:]))
 			switch {
 			case big && !little:
 				m.order = orderBig
@@ -130,7 +131,8 @@ func (r *Reader) readForeign(c *tcpConn, i int) bool {
 		if got, want := binary.LittleEndian.Uint32(f.raw[end:]), crc32.Checksum(f.raw[:end], castagnoli); got != want {
 			f.crc = crcTextBad
 			if c.an.crc == crcOn {
-				r.blame(c, i, &f, "MPA-4.4-15", f.size+(-(lengthLen+f.size)&3)+lengthLen, fmt.Sprintf("CRC 0x%08x", want), fmt.Sprintf("0x%08x", got))
+				r.blame(c, i, &f, "MPA-4.4-15", f.size+(-(lengthLen+f.size)&3)+lengthLen,
+					fmt.Sprintf("CRC 0x%08x", want), fmt.Sprintf("0x%08x", got))
 			}
 		}
 	}

@@ -133,7 +133,8 @@ func (r *Reader) believable(c *tcpConn, i int, b, ulpdu []byte, n int, pos uint6
 }
 
 // deframe runs the receiving engine on the FPDU at b's start. b is left as it is.
-func (r *Reader) deframe(m *mpaHalf, b []byte, pos uint64, check, ignore bool) (ulpdu []byte, n, need int, err *protocol.Error) {
+func (r *Reader) deframe(m *mpaHalf, b []byte, pos uint64,
+	check, ignore bool) (ulpdu []byte, n, need int, err *protocol.Error) {
 	d := mpa.Deframer{Markers: m.marked, CRC: check, IgnoreMarkers: ignore}
 	d.SetPosition(pos)
 	if m.marked { // the engine moves octets together; they are kept for comparison
@@ -173,10 +174,12 @@ func (r *Reader) checkUseOfMarkers(c *tcpConn, i int, b []byte) {
 	zero := binary.BigEndian.Uint32(b) == 0
 	switch {
 	case m.marked && !zero && plausibleFPDU(b):
-		r.verdict(c, i, "MPA-7.1.1-06", h.cons, 0, "a Marker, 00000000, before the first FPDU: the peer's M is 1", fmt.Sprintf("%x", b[:4]))
+		r.verdict(c, i, "MPA-7.1.1-06", h.cons, 0, "a Marker, 00000000, before the first FPDU: the peer's M is 1",
+			fmt.Sprintf("%x", b[:4]))
 		m.marked = false
 	case !m.marked && zero && plausibleFPDU(b[markerLen:]):
-		r.verdict(c, i, "MPA-7.1.1-07", h.cons, 0, "ULPDU_Length of the first FPDU: the peer's M is 0", "a Marker, 00000000")
+		r.verdict(c, i, "MPA-7.1.1-07", h.cons, 0, "ULPDU_Length of the first FPDU: the peer's M is 0",
+			"a Marker, 00000000")
 		m.marked = true
 	}
 }
@@ -214,7 +217,9 @@ func (r *Reader) tolerate(c *tcpConn, i int, f *frameRef, err *protocol.Error) (
 	}
 	end := n - crcLen
 	r.verdict(c, i, "MPA-4.4-15", f.off+int64(end), f.pos+uint64(end),
-		fmt.Sprintf("CRC 0x%08x over the FPDU of %d octets", crc32.Checksum(b[:end], castagnoli), n), fmt.Sprintf("0x%08x", binary.LittleEndian.Uint32(b[end:])))
+		fmt.Sprintf("CRC 0x%08x over the FPDU of %d "+
+			"octets", crc32.Checksum(b[:end], castagnoli), n), fmt.Sprintf("0x%08x",
+			binary.LittleEndian.Uint32(b[end:])))
 	if !fits {
 		h.stats.CRCBad++
 		r.loseFPDUs(c, i)

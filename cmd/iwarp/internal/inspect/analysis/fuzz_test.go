@@ -177,9 +177,17 @@ func boolBytes(b []bool) []byte {
 // FuzzAnalyse feeds both directions any octets, with a startup or without.
 func FuzzAnalyse(f *testing.F) {
 	fr := new(iwarptest.Framer)
-	a := bytes.Join([][]byte{fr.Frame(iwarptest.Send(1, []byte("hi"))), fr.Frame(iwarptest.ReadRequest(1, 2, 3, 4, 5, 6)), fr.Frame(iwarptest.FetchAdd(2, 1, 2, 8, 1, 0))}, nil)
+	a := bytes.Join([][]byte{
+		fr.Frame(iwarptest.Send(1, []byte("hi"))), fr.Frame(iwarptest.ReadRequest(1, 2, 3, 4, 5, 6)),
+		fr.Frame(iwarptest.FetchAdd(2, 1, 2, 8, 1, 0)),
+	},
+		nil)
 	fr = new(iwarptest.Framer)
-	b := bytes.Join([][]byte{fr.Frame(iwarptest.ReadResponse(2, 3, make([]byte, 4))), fr.Frame(iwarptest.AtomicResponse(1, 1, 0)), fr.Frame(iwarptest.Terminate(0x0100, iwarptest.ReadRequest(1, 2, 3, 4, 5, 6)))}, nil)
+	b := bytes.Join([][]byte{
+		fr.Frame(iwarptest.ReadResponse(2, 3, make([]byte, 4))), fr.Frame(iwarptest.AtomicResponse(1, 1, 0)),
+		fr.Frame(iwarptest.Terminate(0x0100, iwarptest.ReadRequest(1, 2, 3, 4, 5, 6))),
+	},
+		nil)
 	m := bytes.Join(sends(&iwarptest.Framer{Markers: true}, 1, 8, 150), nil)
 	for _, flags := range []byte{0, iwarptest.FlagC, iwarptest.FlagM, iwarptest.FlagC | iwarptest.FlagM, 0xff} {
 		f.Add(flags, uint16(7), a, b)

@@ -156,7 +156,8 @@ func TestInterfaceNames(t *testing.T) {
 		b := le.AppendUint32(le.AppendUint32(nil, kind), n)
 		return le.AppendUint32(append(b, body...), n)
 	}
-	file := block(0x0a0d0d0a, append(le.AppendUint32(nil, 0x1a2b3c4d), 1, 0, 0, 0, 255, 255, 255, 255, 255, 255, 255, 255))
+	file := block(0x0a0d0d0a,
+		append(le.AppendUint32(nil, 0x1a2b3c4d), 1, 0, 0, 0, 255, 255, 255, 255, 255, 255, 255, 255))
 	name := strings.Repeat("\x1b[31m", 10000)
 	opt := append(le.AppendUint16(le.AppendUint16([]byte{1, 0, 0, 0, 0, 0, 0, 0}, 2), uint16(len(name))), name...)
 	for range 100 {
@@ -202,10 +203,10 @@ func TestPortsAnew(t *testing.T) {
 		seq  [2]uint32
 		skip int // frames of the handshake
 	}{
-		"all of it":            {[2]uint32{900, 700}, 0},
-		"no first SYN":         {[2]uint32{900, 700}, 1},
-		"no handshake":         {[2]uint32{3 << 30, 3<<30 + 9}, 3},
-		"no handshake, before": {[2]uint32{1<<32 - 1<<30, 1<<32 - 1<<30}, 3},
+		"all of it":            {seq: [2]uint32{900, 700}, skip: 0},
+		"no first SYN":         {seq: [2]uint32{900, 700}, skip: 1},
+		"no handshake":         {seq: [2]uint32{3 << 30, 3<<30 + 9}, skip: 3},
+		"no handshake, before": {seq: [2]uint32{1<<32 - 1<<30, 1<<32 - 1<<30}, skip: 3},
 	} {
 		t.Run(name, func(t *testing.T) {
 			out := ownOut()

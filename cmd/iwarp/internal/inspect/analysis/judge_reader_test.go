@@ -36,7 +36,10 @@ func TestReaderOnOurOwn(t *testing.T) {
 			seen[k], seen[[2]int{k[1], k[0]}] = &sight{}, &sight{}
 		case *analysis.StartupFrame:
 			s := to(&e.Head)
-			s.startup = append(s.startup, frame{markers: e.Markers, crc: e.CRC, reject: e.Reject, rev: int(e.Revision), private: len(e.PrivateData)})
+			s.startup = append(s.startup,
+				frame{
+					markers: e.Markers, crc: e.CRC, reject: e.Reject, rev: int(e.Revision), private: len(e.PrivateData),
+				})
 		case *analysis.FPDU:
 			s := to(&e.Head)
 			s.segments++
@@ -57,7 +60,8 @@ func TestReaderOnOurOwn(t *testing.T) {
 			s := to(&e.Head)
 			s.messages = append(s.messages, m)
 		case *analysis.Verdict:
-			t.Errorf("connection %d, frame %d, %v: %s: expected %s, seen %s", e.Conn, e.Frame, e.From, e.Rule, e.Expected, e.Seen)
+			t.Errorf("connection %d, frame %d, %v: %s: expected %s, seen %s", e.Conn, e.Frame, e.From, e.Rule,
+				e.Expected, e.Seen)
 		case *analysis.Anomaly:
 			t.Errorf("connection %d, frame %d, %v: %s: %s", e.Conn, e.Frame, e.From, e.What, e.Detail)
 		}

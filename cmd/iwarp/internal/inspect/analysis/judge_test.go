@@ -94,19 +94,35 @@ func scenes() []*scene {
 		{name: "everything", run: everything},
 		{name: "everything over IPv6", address: "[::1]:0", run: everything},
 		{name: "everything without CRC", noCRC: true, run: everything},
-		{name: "everything with revision 1", client: iwarp.Config{MPA: iwarp.MPAConfig{Revision: 1}, ORD: 4}, server: iwarp.Config{ORD: 4}, run: everything},
+		{
+			name: "everything with revision 1", client: iwarp.Config{MPA: iwarp.MPAConfig{Revision: 1}, ORD: 4},
+			server: iwarp.Config{ORD: 4}, run: everything,
+		},
 		{name: "everything with Markers", client: marked, server: marked, cut: apart, run: everything},
 		{name: "everything in pieces", cut: pieces(8), run: everything},
 		{name: "large", run: large},
 		{name: "large over IPv6", address: "[::1]:0", run: large},
 		{name: "large without CRC", noCRC: true, run: large},
-		{name: "large FPDUs", client: iwarp.Config{MPA: iwarp.MPAConfig{FPDUMax: 60000}}, server: iwarp.Config{MPA: iwarp.MPAConfig{FPDUMax: 20001}}, run: large},
-		{name: "small FPDUs", client: iwarp.Config{MPA: iwarp.MPAConfig{FPDUMax: 200}}, server: iwarp.Config{MPA: iwarp.MPAConfig{FPDUMax: 130}}, run: medium},
+		{
+			name: "large FPDUs", client: iwarp.Config{MPA: iwarp.MPAConfig{FPDUMax: 60000}},
+			server: iwarp.Config{MPA: iwarp.MPAConfig{FPDUMax: 20001}}, run: large,
+		},
+		{
+			name: "small FPDUs", client: iwarp.Config{MPA: iwarp.MPAConfig{FPDUMax: 200}},
+			server: iwarp.Config{MPA: iwarp.MPAConfig{FPDUMax: 130}}, run: medium,
+		},
 		{name: "large, one segment for each FPDU", cut: apart, run: large},
 		{name: "medium in pieces", cut: pieces(333), run: medium},
 		{name: "medium with Markers", client: marked, server: marked, cut: apart, run: medium},
-		{name: "medium with Markers, without CRC", client: marked, server: marked, noCRC: true, cut: apart, run: medium},
-		{name: "medium with Markers and revision 1", client: iwarp.Config{MPA: iwarp.MPAConfig{Markers: true, Revision: 1, FPDUMax: 1460}}, server: marked, cut: apart, run: medium},
+		{
+			name: "medium with Markers, without CRC", client: marked, server: marked, noCRC: true, cut: apart,
+			run: medium,
+		},
+		{
+			name:   "medium with Markers and revision 1",
+			client: iwarp.Config{MPA: iwarp.MPAConfig{Markers: true, Revision: 1, FPDUMax: 1460}}, server: marked,
+			cut: apart, run: medium,
+		},
 		{name: "burst", run: burst},
 		{name: "burst without CRC", noCRC: true, run: burst},
 		{name: "RTR Send", client: rtr(iwarp.RTRSend), server: rtr(iwarp.RTRSend), run: medium},
@@ -114,17 +130,31 @@ func scenes() []*scene {
 		{name: "RTR Read", client: rtr(iwarp.RTRRead), server: rtr(iwarp.RTRRead), run: medium},
 		{name: "RTR of any kind, responder first", run: func(_, b *side) { b.send(opSend, 17, iwarp.SendWR{}) }},
 		{name: "no RTR", client: rtr(iwarp.RTRNone), run: medium},
-		{name: "Private Data", client: iwarp.Config{PrivateData: pattern(508, 1)}, server: iwarp.Config{PrivateData: pattern(100, 2)}, run: medium},
+		{
+			name: "Private Data", client: iwarp.Config{PrivateData: pattern(508, 1)},
+			server: iwarp.Config{PrivateData: pattern(100, 2)}, run: medium,
+		},
 		{name: "rejected", reject: []byte("no"), client: iwarp.Config{PrivateData: []byte("please")}},
 		{name: "rejected with revision 1", reject: []byte{}, client: iwarp.Config{MPA: iwarp.MPAConfig{Revision: 1}}},
 
 		{name: "Markers of the initiator", server: marked, cut: apart, run: medium, beyond: [2]string{1: limitOneWay}},
 		{name: "Markers of the responder", client: marked, cut: apart, run: medium, beyond: [2]string{0: limitOneWay}},
-		{name: "large with Markers", client: marked, server: marked, run: large, beyond: [2]string{limitGlued, limitGlued}},
-		{name: "burst with Markers", client: marked, server: marked, run: burst, beyond: [2]string{limitGlued, limitGlued}},
-		{name: "everything octet by octet", cut: pieces(1), run: func(a, b *side) { a.send(opSend, 5, iwarp.SendWR{}); b.read(9) }, beyond: [2]string{limitTiny, limitTiny}},
 		{
-			name: "FPDU ends at a Marker", client: marked, server: marked, cut: apart, run: both(func(a, _ *side) { a.send(opSend, endsAtMarker, iwarp.SendWR{}) }, everything),
+			name: "large with Markers", client: marked, server: marked, run: large,
+			beyond: [2]string{limitGlued, limitGlued},
+		},
+		{
+			name: "burst with Markers", client: marked, server: marked, run: burst,
+			beyond: [2]string{limitGlued, limitGlued},
+		},
+		{
+			name: "everything octet by octet", cut: pieces(1),
+			run:    func(a, b *side) { a.send(opSend, 5, iwarp.SendWR{}); b.read(9) },
+			beyond: [2]string{limitTiny, limitTiny},
+		},
+		{
+			name: "FPDU ends at a Marker", client: marked, server: marked, cut: apart,
+			run:    both(func(a, _ *side) { a.send(opSend, endsAtMarker, iwarp.SendWR{}) }, everything),
 			beyond: [2]string{0: limitEnd},
 		},
 		{name: "startup in pieces", cut: func(_ *scene, nc net.Conn, _ bool) net.Conn {
@@ -186,16 +216,24 @@ func terminates() []*scene {
 		})},
 		{name: "Terminate 1/1/00", run: end(protocol.DDPTaggedInvalidSTag, tagged, write(8, none))},
 		{name: "Terminate 1/1/01", run: end(protocol.DDPTaggedBounds, tagged, write(2, edge))},
-		{name: "Terminate 1/2/02", server: iwarp.Config{RecvDepth: 1}, run: end(protocol.DDPUntaggedNoBuffer, untagged, func(a, b *side) error {
-			_ = send(1)(a, b)
-			return send(1)(a, b)
-		})},
-		{name: "Terminate 1/2/05", server: iwarp.Config{RecvSize: 10}, run: end(protocol.DDPUntaggedTooLong, untagged, send(11))},
+		{name: "Terminate 1/2/02", server: iwarp.Config{RecvDepth: 1},
+			run: end(protocol.DDPUntaggedNoBuffer, untagged, func(a, b *side) error {
+				_ = send(1)(a, b)
+				return send(1)(a, b)
+			})},
 		{
-			name: "Terminate 1/1/00 with Markers", client: iwarp.Config{MPA: iwarp.MPAConfig{Markers: true}}, server: iwarp.Config{MPA: iwarp.MPAConfig{Markers: true}}, cut: apart,
+			name: "Terminate 1/2/05", server: iwarp.Config{RecvSize: 10},
+			run: end(protocol.DDPUntaggedTooLong, untagged, send(11)),
+		},
+		{
+			name: "Terminate 1/1/00 with Markers", client: iwarp.Config{MPA: iwarp.MPAConfig{Markers: true}},
+			server: iwarp.Config{MPA: iwarp.MPAConfig{Markers: true}}, cut: apart,
 			run: end(protocol.DDPTaggedInvalidSTag, tagged, write(8, none)),
 		},
-		{name: "Terminate 1/1/00 without CRC", noCRC: true, run: end(protocol.DDPTaggedInvalidSTag, tagged, write(8, none))},
+		{
+			name: "Terminate 1/1/00 without CRC", noCRC: true,
+			run: end(protocol.DDPTaggedInvalidSTag, tagged, write(8, none)),
+		},
 		// The octet changes on the wire, behind the recorder.
 		{name: "Terminate 2/0/02", wire: func(nc net.Conn, initiator bool) net.Conn {
 			if initiator {
@@ -243,7 +281,8 @@ func (s *scene) verdict(seen map[[2]int]*sight, beyond [2]string) []string {
 			good = 0
 		}
 		if got.good != good || got.bad != 0 || got.isOpen {
-			object("%s: %d segments, %d CRCs are good, %d bad, a message is cut: %v", who, got.segments, got.good, got.bad, got.isOpen)
+			object("%s: %d segments, %d CRCs are good, %d bad, a message is cut: %v", who, got.segments, got.good,
+				got.bad, got.isOpen)
 		}
 		for _, what := range got.trouble {
 			object("%s: %s", who, what)
@@ -326,7 +365,8 @@ func TestJudges(t *testing.T) {
 				t.Logf("%s: this tshark can follow it", s.name)
 			}
 		}
-		t.Logf("tshark confirmed %d directions, %d messages in %d segments, %d CRCs good", judged[0], judged[1], judged[2], judged[3])
+		t.Logf("tshark confirmed %d directions, %d messages in %d segments, %d CRCs good", judged[0], judged[1],
+			judged[2], judged[3])
 	})
 }
 
@@ -350,8 +390,8 @@ func TestJudgesCanFail(t *testing.T) {
 		name string
 		see  func(t *testing.T) map[[2]int]*sight
 	}{
-		{"own", func(t *testing.T) map[[2]int]*sight { return own(t, file) }},
-		{"tshark", func(t *testing.T) map[[2]int]*sight { return askTshark(t, needTshark(t), file) }},
+		{name: "own", see: func(t *testing.T) map[[2]int]*sight { return own(t, file) }},
+		{name: "tshark", see: func(t *testing.T) map[[2]int]*sight { return askTshark(t, needTshark(t), file) }},
 	} {
 		t.Run(judge.name, func(t *testing.T) {
 			seen := judge.see(t)

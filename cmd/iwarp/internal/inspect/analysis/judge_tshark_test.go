@@ -173,7 +173,8 @@ func readPDML(packet *field, seen map[[2]int]*sight) {
 func pdmlStartup(f *field) frame {
 	return frame{
 		markers: f.number("iwarp_mpa.marker_flag") == 1, crc: f.number("iwarp_mpa.crc_flag") == 1,
-		reject: f.number("iwarp_mpa.rej_flag") == 1, rev: f.number("iwarp_mpa.rev"), private: f.number("iwarp_mpa.pdlength"),
+		reject: f.number("iwarp_mpa.rej_flag") == 1, rev: f.number("iwarp_mpa.rev"),
+		private: f.number("iwarp_mpa.pdlength"),
 	}
 }
 
@@ -198,8 +199,10 @@ func pdmlSegment(p *field, ulpdu int) message {
 	m := message{op: p.number("iwarp_rdma.opcode"), length: ulpdu - header}
 	if term := p.find("iwarp_rdma.terminate"); term != nil {
 		m.code = uint16(term.number("iwarp_rdma.term_layer")<<12 |
-			term.number("iwarp_rdma.term_etype_rdma", "iwarp_rdma.term_etype_ddp", "iwarp_rdma.term_etype_llp", "iwarp_rdma.term_etype")<<8 |
-			term.number("iwarp_rdma.term_errcode_rdma", "iwarp_rdma.term_errcode_ddp_tagged", "iwarp_rdma.term_errcode_ddp_untagged",
+			term.number("iwarp_rdma.term_etype_rdma", "iwarp_rdma.term_etype_ddp", "iwarp_rdma.term_etype_llp",
+				"iwarp_rdma.term_etype")<<8 |
+			term.number("iwarp_rdma.term_errcode_rdma", "iwarp_rdma.term_errcode_ddp_tagged",
+				"iwarp_rdma.term_errcode_ddp_untagged",
 				"iwarp_rdma.term_errcode_llp", "iwarp_rdma.term_errcode"))
 	}
 	return m

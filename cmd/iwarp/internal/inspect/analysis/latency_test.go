@@ -17,7 +17,8 @@ func TestLatencyBuckets(t *testing.T) {
 	}
 	for b := 1; b < bucket(math.MaxInt64); b++ {
 		if middle(b) < middle(b-1) || bucket(middle(b)) != b {
-			t.Fatalf("bucket %d is around %v, which is of bucket %d; the one before around %v", b, middle(b), bucket(middle(b)), middle(b-1))
+			t.Fatalf("bucket %d is around %v, which is of bucket %d; the one before around %v", b, middle(b),
+				bucket(middle(b)), middle(b-1))
 		}
 	}
 }

@@ -141,7 +141,8 @@ func TestMemoryOfManyConnections(t *testing.T) {
 			const limit = 8 << 20
 			file := conversations(play, 9000)
 			most, evicted := 0, 0
-			rd, err := analysis.Open(bytes.NewReader(file), &analysis.ReaderOptions{MaxMemory: limit, NoAnomalies: true})
+			rd, err := analysis.Open(bytes.NewReader(file),
+				&analysis.ReaderOptions{MaxMemory: limit, NoAnomalies: true})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -106,7 +106,8 @@ func (r *Reader) ddpSegment(c *tcpConn, i int, f *frameRef) {
 	d := c.half[i].m.d
 	h, n, err := ddp.Parse(f.ulpdu)
 	if err != nil {
-		r.blame(c, i, f, "DDP-4.4-01", lengthLen, "a DDP header of 14 octets, or 18 if untagged", fmt.Sprintf("a segment of %d octets", f.size))
+		r.blame(c, i, f, "DDP-4.4-01", lengthLen, "a DDP header of 14 octets, or 18 if untagged",
+			fmt.Sprintf("a segment of %d octets", f.size))
 		return
 	}
 	size := f.size - n
@@ -142,7 +143,8 @@ func (r *Reader) ddpSegment(c *tcpConn, i int, f *frameRef) {
 // keepPayload keeps the first octets of a message.
 func (r *Reader) keepPayload(d *ddpHalf, s *slot, h *ddp.Header, b []byte) {
 	limit := r.opt.Payload
-	if op := rdmap.Control(h.Control).Opcode(); !op.Payload() || d.sends == 0 || op == rdmap.OpcodeReadResponse || op == rdmap.OpcodeWrite {
+	if op := rdmap.Control(h.Control).Opcode(); !op.Payload() || d.sends == 0 || op == rdmap.OpcodeReadResponse ||
+		op == rdmap.OpcodeWrite {
 		limit = max(limit, hintOctets)
 	}
 	if n := min(limit-len(s.payload), len(b)); n > 0 && !s.cut {
@@ -160,7 +162,8 @@ func (r *Reader) slotOf(c *tcpConn, i int, f *frameRef, h *ddp.Header) *slot {
 		s = &q.slot
 	}
 	if d.open != nil && d.open != s {
-		r.blame(c, i, f, "DDP-5.3-01", lengthLen, "another segment of the message before: its L=1 has not been", "a segment of another message")
+		r.blame(c, i, f, "DDP-5.3-01", lengthLen, "another segment of the message before: its L=1 has not been",
+			"a segment of another message")
 	}
 	if s.busy && !r.continues(c, i, f, h, s) {
 		r.incomplete(c, i, s)
@@ -174,7 +177,8 @@ func (r *Reader) slotOf(c *tcpConn, i int, f *frameRef, h *ddp.Header) *slot {
 	if q != nil {
 		r.checkMSN(c, i, f, h, q)
 		if h.MO != 0 && !partial {
-			r.blame(c, i, f, "DDP-4.3-11", lengthLen+14, "MO 0 in the first segment of a message", fmt.Sprintf("MO %d", h.MO))
+			r.blame(c, i, f, "DDP-4.3-11", lengthLen+14, "MO 0 in the first segment of a message",
+				fmt.Sprintf("MO %d", h.MO))
 		}
 		q.next, q.known = h.MSN+1, !r.mute || q.known && q.next == h.MSN
 		d.untagged++
@@ -191,19 +195,23 @@ func (r *Reader) continues(c *tcpConn, i int, f *frameRef, h *ddp.Header, s *slo
 	old := &s.header
 	if h.Tagged {
 		if h.STag != old.STag {
-			r.blame(c, i, f, "DDP-4.2-05", lengthLen+2, "STag "+old.STag.String()+", that of the message's first segment", "STag "+h.STag.String())
+			r.blame(c, i, f, "DDP-4.2-05", lengthLen+2,
+				"STag "+old.STag.String()+", that of the message's first segment", "STag "+h.STag.String())
 			return false
 		}
 		if want := old.TO + s.length; h.TO != want {
 			r.blame(c, i, f, "DDP-5.2-06", lengthLen+6, fmt.Sprintf("TO %#x", want), fmt.Sprintf("TO %#x", h.TO))
 		}
 		if h.Control != old.Control {
-			r.blame(c, i, f, "DDP-4.2-04", lengthLen+1, fmt.Sprintf("RsvdULP %#02x, that of the message's first segment", old.Control), fmt.Sprintf("%#02x", h.Control))
+			r.blame(c, i, f, "DDP-4.2-04", lengthLen+1,
+				fmt.Sprintf("RsvdULP %#02x, that of the message's first segment", old.Control),
+				fmt.Sprintf("%#02x", h.Control))
 		}
 		return true
 	}
 	if h.MSN != old.MSN || h.QN != old.QN {
-		r.blame(c, i, f, "DDP-4.3-10", lengthLen+10, fmt.Sprintf("MSN %d: its L=1 has not been", old.MSN), fmt.Sprintf("MSN %d", h.MSN))
+		r.blame(c, i, f, "DDP-4.3-10", lengthLen+10, fmt.Sprintf("MSN %d: its L=1 has not been", old.MSN),
+			fmt.Sprintf("MSN %d", h.MSN))
 		return false
 	}
 	if uint64(h.MO) != s.length {
@@ -211,7 +219,8 @@ func (r *Reader) continues(c *tcpConn, i int, f *frameRef, h *ddp.Header, s *slo
 		s.length = uint64(h.MO)
 	}
 	if h.Control != old.Control || h.ULP32 != old.ULP32 {
-		r.blame(c, i, f, "DDP-4.3-02", lengthLen+1, fmt.Sprintf("RsvdULP %#02x %#08x, that of the message's first segment", old.Control, old.ULP32),
+		r.blame(c, i, f, "DDP-4.3-02", lengthLen+1,
+			fmt.Sprintf("RsvdULP %#02x %#08x, that of the message's first segment", old.Control, old.ULP32),
 			fmt.Sprintf("%#02x %#08x", h.Control, h.ULP32))
 	}
 	return true
@@ -262,7 +271,8 @@ func (r *Reader) message(c *tcpConn, i int, f *frameRef, s *slot, h *ddp.Header)
 	if s.length > math.MaxUint32 {
 		r.blame(c, i, f, "DDP-5.2-02", 0, "a message below 2^32 octets", fmt.Sprintf("%d octets", s.length))
 	}
-	m.RTR = hf.m.fpdus == 1 && c.an.roles && i == c.an.a && c.an.neg != nil && c.an.neg.PeerToPeer && !m.Partial && r.isRTR(c, op, s)
+	m.RTR = hf.m.fpdus == 1 && c.an.roles && i == c.an.a && c.an.neg != nil && c.an.neg.PeerToPeer && !m.Partial &&
+		r.isRTR(c, op, s)
 	switch op {
 	case rdmap.OpcodeReadRequest:
 		r.readRequest(c, i, f, m, s)
@@ -306,6 +316,7 @@ func (r *Reader) isRTR(c *tcpConn, op rdmap.Opcode, s *slot) bool {
 // exactly judges the length of a message that is all header.
 func (r *Reader) exactly(c *tcpConn, i int, f *frameRef, m *Message, want int, rule string) {
 	if m.Length != uint64(want) && !m.Partial {
-		r.blame(c, i, f, rule, 0, fmt.Sprintf("%d octets behind the DDP header of %s", want, m.Op), fmt.Sprintf("%d", m.Length))
+		r.blame(c, i, f, rule, 0, fmt.Sprintf("%d octets behind the DDP header of %s", want, m.Op),
+			fmt.Sprintf("%d", m.Length))
 	}
 }

@@ -331,7 +331,9 @@ func (r *Reader) anomaly(c *tcpConn, i int, what string, off int64, n uint64, de
 	if c.state != isIWARP || r.opt.NoAnomalies {
 		return
 	}
-	r.emit(&Anomaly{Head: c.headOf(EventAnomaly, i, r.now()), What: what, Offset: uint64(max(off, 0)), Length: n, Detail: detail})
+	r.emit(&Anomaly{
+		Head: c.headOf(EventAnomaly, i, r.now()), What: what, Offset: uint64(max(off, 0)), Length: n, Detail: detail,
+	})
 }
 
 // startsMPA reports whether b begins with the key of a startup frame.

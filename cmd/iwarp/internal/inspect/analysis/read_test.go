@@ -72,7 +72,8 @@ func TestPcapVariants(t *testing.T) {
 				t.Errorf("%v nano %t: %v\n got %s\nwant %s", order, nano, err, brief(all), greeting)
 			}
 			info := r.Info()
-			if info.Format != capture.FormatPcap || info.BigEndian != (order == binary.BigEndian) || len(info.Interfaces) != 1 {
+			if info.Format != capture.FormatPcap || info.BigEndian != (order == binary.BigEndian) ||
+				len(info.Interfaces) != 1 {
 				t.Errorf("Info is %+v", info)
 			}
 			m := of[*analysis.Message](all)[2]
@@ -94,18 +95,24 @@ func TestLinks(t *testing.T) {
 		v6   bool
 		wrap func([]byte) []byte
 	}{
-		{"ethernet", 1, false, onEthernet},
-		{"ethernet, IPv6", 1, true, onEthernet},
-		{"a VLAN", 1, false, pre(append(bytes.Clone(zeros), 0x81, 0, 0, 5, 8, 0)...)},
-		{"stacked VLANs", 1, true, pre(append(bytes.Clone(zeros), 0x88, 0xa8, 0, 5, 0x81, 0, 0, 6, 0x86, 0xdd)...)},
-		{"Linux cooked", 113, false, pre(0, 0, 0, 1, 0, 6, 1, 2, 3, 4, 5, 6, 0, 0, 8, 0)},
-		{"Linux cooked, version 2", 276, true, pre(0x86, 0xdd, 0, 0, 0, 0, 0, 1, 0, 1, 0, 6, 1, 2, 3, 4, 5, 6, 0, 0)},
-		{"raw", 101, false, pre()},
-		{"raw IPv6", 101, true, pre()},
-		{"null, little-endian", 0, false, pre(2, 0, 0, 0)},
-		{"null, big-endian", 0, false, pre(0, 0, 0, 2)},
-		{"null, IPv6 of macOS", 0, true, pre(30, 0, 0, 0)},
-		{"loop", 108, true, pre(0, 0, 0, 24)},
+		{name: "ethernet", link: 1, wrap: onEthernet},
+		{name: "ethernet, IPv6", link: 1, v6: true, wrap: onEthernet},
+		{name: "a VLAN", link: 1, wrap: pre(append(bytes.Clone(zeros), 0x81, 0, 0, 5, 8, 0)...)},
+		{
+			name: "stacked VLANs", link: 1, v6: true,
+			wrap: pre(append(bytes.Clone(zeros), 0x88, 0xa8, 0, 5, 0x81, 0, 0, 6, 0x86, 0xdd)...),
+		},
+		{name: "Linux cooked", link: 113, wrap: pre(0, 0, 0, 1, 0, 6, 1, 2, 3, 4, 5, 6, 0, 0, 8, 0)},
+		{
+			name: "Linux cooked, version 2", link: 276, v6: true,
+			wrap: pre(0x86, 0xdd, 0, 0, 0, 0, 0, 1, 0, 1, 0, 6, 1, 2, 3, 4, 5, 6, 0, 0),
+		},
+		{name: "raw", link: 101, wrap: pre()},
+		{name: "raw IPv6", link: 101, v6: true, wrap: pre()},
+		{name: "null, little-endian", link: 0, wrap: pre(2, 0, 0, 0)},
+		{name: "null, big-endian", link: 0, wrap: pre(0, 0, 0, 2)},
+		{name: "null, IPv6 of macOS", link: 0, v6: true, wrap: pre(30, 0, 0, 0)},
+		{name: "loop", link: 108, v6: true, wrap: pre(0, 0, 0, 24)},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			out := newPcapOut(binary.LittleEndian, true, tt.link)
@@ -198,9 +205,12 @@ func TestPcapng(t *testing.T) {
 	le, be := binary.LittleEndian, binary.BigEndian
 	var file []byte
 	file = append(file, ngSection(le)...)
-	file = append(file, ngInterface(le, 1, 9, 0, 1, 0, 9, 0, 0, 0, 0, 0, 0, 0)...)                                             // nanoseconds
-	file = append(file, ngInterface(le, 101, 9, 0, 1, 0, 0x8a, 0, 0, 0, 14, 0, 8, 0, 100, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0)...) // 2^-10 s, 100 s later
-	file = append(file, ngBlock(le, 4, make([]byte, 8))...)                                                                    // name resolution: skipped
+	// nanoseconds
+	file = append(file, ngInterface(le, 1, 9, 0, 1, 0, 9, 0, 0, 0, 0, 0, 0, 0)...)
+	// 2^-10 s, 100 s later
+	file = append(file,
+		ngInterface(le, 101, 9, 0, 1, 0, 0x8a, 0, 0, 0, 14, 0, 8, 0, 100, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0)...)
+	file = append(file, ngBlock(le, 4, make([]byte, 8))...) // name resolution: skipped
 	file = append(file, ngBlock(le, 0xbad, []byte("custom"))...)
 	ticks := []uint64{1_700_000_000_000_000_000, 1_699_999_900 << 10}
 	for i, f := range frames(eth) {
@@ -252,7 +262,8 @@ func TestPcapng(t *testing.T) {
 		t.Errorf("second section: %s", brief(second))
 	}
 	info := r.Info()
-	if len(info.Interfaces) != 3 || !info.BigEndian || info.Interfaces[0].Resolution != 1 || info.Interfaces[1].Resolution != time.Second/1024 ||
+	if len(info.Interfaces) != 3 || !info.BigEndian || info.Interfaces[0].Resolution != 1 ||
+		info.Interfaces[1].Resolution != time.Second/1024 ||
 		info.Interfaces[2].Resolution != time.Microsecond || info.Interfaces[1].Link != capture.LinkRaw {
 		t.Errorf("Info is %+v", info)
 	}
@@ -276,11 +287,13 @@ func TestCompressed(t *testing.T) {
 	}
 	all, _, err = events(t, z.Bytes()[:z.Len()-20], nil)
 	var fe *capture.FileError
-	if !errors.As(err, &fe) || !fe.Compressed || !errors.Is(err, io.ErrUnexpectedEOF) || len(of[*analysis.StartupFrame](all)) == 0 {
+	if !errors.As(err, &fe) || !fe.Compressed || !errors.Is(err, io.ErrUnexpectedEOF) ||
+		len(of[*analysis.StartupFrame](all)) == 0 {
 		t.Errorf("gzip cut short: %v, %s", err, brief(all))
 	}
 	zstd := append([]byte{0x28, 0xb5, 0x2f, 0xfd}, out.b...)
-	if _, _, err := events(t, zstd, nil); !errors.Is(err, capture.ErrFormat) || !strings.Contains(err.Error(), "Decompress") {
+	if _, _, err := events(t, zstd, nil); !errors.Is(err, capture.ErrFormat) ||
+		!strings.Contains(err.Error(), "Decompress") {
 		t.Errorf("zstd without Decompress: %v", err)
 	}
 	o := &analysis.ReaderOptions{Decompress: func(f capture.Format, r io.Reader) (io.Reader, error) {
@@ -297,9 +310,11 @@ func TestCompressed(t *testing.T) {
 
 func TestSniff(t *testing.T) {
 	for head, want := range map[string]capture.Format{
-		"\xa1\xb2\xc3\xd4": capture.FormatPcap, "\xd4\xc3\xb2\xa1": capture.FormatPcap, "\xa1\xb2\x3c\x4d": capture.FormatPcap, "\x4d\x3c\xb2\xa1": capture.FormatPcap,
-		"\x0a\x0d\x0d\x0a": capture.FormatPcapng, "\x1f\x8b\x08\x00": capture.FormatGzip, "\x28\xb5\x2f\xfd": capture.FormatZstd,
-		"\x7fELF": capture.FormatUnknown, "": capture.FormatUnknown, "\xa1\xb2": capture.FormatUnknown,
+		"\xa1\xb2\xc3\xd4": capture.FormatPcap, "\xd4\xc3\xb2\xa1": capture.FormatPcap,
+		"\xa1\xb2\x3c\x4d": capture.FormatPcap, "\x4d\x3c\xb2\xa1": capture.FormatPcap,
+		"\x0a\x0d\x0d\x0a": capture.FormatPcapng, "\x1f\x8b\x08\x00": capture.FormatGzip,
+		"\x28\xb5\x2f\xfd": capture.FormatZstd,
+		"\x7fELF":          capture.FormatUnknown, "": capture.FormatUnknown, "\xa1\xb2": capture.FormatUnknown,
 	} {
 		if got := capture.Sniff([]byte(head)); got != want {
 			t.Errorf("% x is %v, want %v", head, got, want)
@@ -318,7 +333,9 @@ func TestEveryCut(t *testing.T) {
 		t.Fatal(err)
 	}
 	for i, f := range frames(out) {
-		if err := w.WritePacket(&capture.Packet{Time: time.Unix(1_700_000_000, int64(i)*1_000_000), Data: f}); err != nil {
+		if err := w.WritePacket(&capture.Packet{
+			Time: time.Unix(1_700_000_000, int64(i)*1_000_000), Data: f,
+		}); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -69,23 +69,32 @@ var of2008 = map[string]struct {
 	rules    string
 	messages int
 }{
-	"iwarp_connect/C00_M00":               {"", 0},
-	"iwarp_connect/C00_M00_reject":        {"", 0},
-	"iwarp_connect/C00_M11":               {"", 0},
-	"iwarp_connect/C11_M00":               {"", 0},
-	"iwarp_connect/C11_M11":               {"", 0},
-	"iwarp_send_recv/snd_recv":            {"MPA-7.1.2-14 1 from 7", 2},
-	"iwarp_send_recv/snd_recv_crc":        {"MPA-7.1.2-14 1 from 7", 2},
-	"iwarp_send_recv/snd_recv_crc_mrkr":   {"MPA-7.1.2-14 1 from 7", 2},
-	"iwarp_send_recv/snd_recv_inv":        {"MPA-7.1.2-14 1 from 7", 2},
-	"iwarp_send_recv/snd_recv_mrkr":       {"MPA-7.1.2-14 1 from 7", 2},
-	"iwarp_send_recv/snd_recv_se":         {"MPA-7.1.2-14 1 from 7", 2},
-	"iwarp_send_recv/snd_recv_se_inv":     {"MPA-7.1.2-14 1 from 7", 2},
-	"iwarp_rdma/write":                    {"MPA-7.1.2-14 1 from 7", 4},
-	"iwarp_rdma/write_crc":                {"MPA-7.1.2-14 1 from 7", 4},
-	"iwarp_rdma/read":                     {"DDP-4.3-07 1 from 12; DDP-4.3-08 1 from 15; MPA-7.1.2-14 1 from 7; RDMAP-4.4-01 1 from 12", 6},
-	"iwarp_rdma/read_write_long_run":      {"DDP-4.3-07 1 from 39; DDP-4.3-08 1 from 81; MPA-7.1.2-14 1 from 7; RDMAP-4.4-01 20 from 39", 63},
-	"iwarp_rdma/read_write_long_run_mrkr": {"DDP-4.3-07 1 from 42; DDP-4.3-08 1 from 83; MPA-4.2-01 83 from 13; MPA-4.3-04 83 from 13; MPA-7.1.2-14 1 from 9; RDMAP-4.4-01 20 from 42", 63},
+	"iwarp_connect/C00_M00":             {rules: "", messages: 0},
+	"iwarp_connect/C00_M00_reject":      {rules: "", messages: 0},
+	"iwarp_connect/C00_M11":             {rules: "", messages: 0},
+	"iwarp_connect/C11_M00":             {rules: "", messages: 0},
+	"iwarp_connect/C11_M11":             {rules: "", messages: 0},
+	"iwarp_send_recv/snd_recv":          {rules: "MPA-7.1.2-14 1 from 7", messages: 2},
+	"iwarp_send_recv/snd_recv_crc":      {rules: "MPA-7.1.2-14 1 from 7", messages: 2},
+	"iwarp_send_recv/snd_recv_crc_mrkr": {rules: "MPA-7.1.2-14 1 from 7", messages: 2},
+	"iwarp_send_recv/snd_recv_inv":      {rules: "MPA-7.1.2-14 1 from 7", messages: 2},
+	"iwarp_send_recv/snd_recv_mrkr":     {rules: "MPA-7.1.2-14 1 from 7", messages: 2},
+	"iwarp_send_recv/snd_recv_se":       {rules: "MPA-7.1.2-14 1 from 7", messages: 2},
+	"iwarp_send_recv/snd_recv_se_inv":   {rules: "MPA-7.1.2-14 1 from 7", messages: 2},
+	"iwarp_rdma/write":                  {rules: "MPA-7.1.2-14 1 from 7", messages: 4},
+	"iwarp_rdma/write_crc":              {rules: "MPA-7.1.2-14 1 from 7", messages: 4},
+	"iwarp_rdma/read": {
+		rules: "DDP-4.3-07 1 from 12; DDP-4.3-08 1 from 15; MPA-7.1.2-14 1 from 7; RDMAP-4.4-01 1 from 12", messages: 6,
+	},
+	"iwarp_rdma/read_write_long_run": {
+		rules:    "DDP-4.3-07 1 from 39; DDP-4.3-08 1 from 81; MPA-7.1.2-14 1 from 7; RDMAP-4.4-01 20 from 39",
+		messages: 63,
+	},
+	"iwarp_rdma/read_write_long_run_mrkr": {
+		rules: "DDP-4.3-07 1 from 42; DDP-4.3-08 1 from 83; MPA-4.2-01 83 from 13; MPA-4.3-04 83 from 13; " +
+			"MPA-7.1.2-14 1 from 9; RDMAP-4.4-01 20 from 42",
+		messages: 63,
+	},
 }
 
 func TestCapturesOf2008(t *testing.T) {
@@ -141,12 +150,15 @@ func TestCapturesOfSiw(t *testing.T) {
 				if m.Partial || m.Opcode == 2 && m.Answers == nil {
 					t.Errorf("%+v", m)
 				}
-				if x := m.Terminate; x != nil && (x.OffenderFrame != m.Frame-1 || x.Layer != 1 || x.Type != 1 || x.Code != 1) {
+				if x := m.Terminate; x != nil && (x.OffenderFrame != m.Frame-1 || x.Layer != 1 || x.Type != 1 ||
+					x.Code != 1) {
 					t.Errorf("%+v", x)
 				}
 			}
 			hints := of[*analysis.Hint](all)
-			if want := map[bool]string{true: "rping", false: "perftest"}[strings.Contains(path, "rping")]; len(hints) != 1 || hints[0].Name != want {
+			if want := map[bool]string{true: "rping", false: "perftest"}[strings.Contains(path, "rping")]; len(
+				hints,
+			) != 1 || hints[0].Name != want {
 				t.Errorf("hints: %+v", hints)
 			}
 		})
@@ -171,7 +183,8 @@ func TestAgainstTshark(t *testing.T) {
 		if strings.HasSuffix(path, "long_run_mrkr") {
 			continue // its Markers are nowhere where tshark looks for them
 		}
-		out, err := exec.Command(tshark, "-r", path, "--disable-heuristic", "rpcrdma_iwarp", "-Y", "iwarp_ddp", "-T", "fields",
+		out, err := exec.Command(tshark, "-r", path, "--disable-heuristic", "rpcrdma_iwarp", "-Y", "iwarp_ddp", "-T",
+			"fields",
 			"-e", "frame.number", "-e", "iwarp_ddp.last_flag", "-e", "iwarp_rdma.opcode", "-E", "separator= ").Output()
 		if err != nil {
 			t.Errorf("%s: tshark: %v", path, err)

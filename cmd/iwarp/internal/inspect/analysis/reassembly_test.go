@@ -96,7 +96,7 @@ func TestEverySegmentation(t *testing.T) {
 				for _, x := range []struct {
 					dir int
 					b   []byte
-				}{{0, req}, {1, rep}, {0, stream}} {
+				}{{dir: 0, b: req}, {dir: 1, b: rep}, {dir: 0, b: stream}} {
 					for b := x.b; len(b) > 0; b = b[min(size, len(b)):] {
 						k.send(x.dir, b[:min(size, len(b))])
 					}
@@ -152,16 +152,19 @@ func TestRetransmissionsAndOverlaps(t *testing.T) {
 	k := newTalk(out)
 	k.start(iwarptest.FlagC, iwarptest.FlagC)
 	f := new(iwarptest.Framer)
-	one, two, three := f.Frame(iwarptest.Send(1, []byte("first"))), f.Frame(iwarptest.Send(2, []byte("second"))), f.Frame(iwarptest.Send(3, []byte("third")))
+	one, two, three := f.Frame(iwarptest.Send(1, []byte("first"))), f.Frame(iwarptest.Send(2,
+		[]byte("second"))), f.Frame(iwarptest.Send(3, []byte("third")))
 	k.send(0, one)
 	k.raw(0, k.seq[0]-uint32(len(one)), tcpACK, one) // again
 	changed := bytes.Clone(one)
 	changed[22] ^= 0xff
-	k.raw(0, k.seq[0]-uint32(len(one)), tcpACK, changed)                                         // again, and not the same
-	k.raw(0, k.seq[0]-1, tcpACK, []byte{0x99})                                                   // a keep-alive
-	k.raw(0, k.seq[0]-1, tcpACK, nil)                                                            // another
-	k.raw(0, k.seq[0]+uint32(len(two)), tcpACK, three)                                           // early
-	k.raw(0, k.seq[0]+4, tcpACK, append(bytes.Clone(two[4:]), bytes.Repeat([]byte{0xee}, 8)...)) // its end disagrees with three
+	// again, and not the same
+	k.raw(0, k.seq[0]-uint32(len(one)), tcpACK, changed)
+	k.raw(0, k.seq[0]-1, tcpACK, []byte{0x99})         // a keep-alive
+	k.raw(0, k.seq[0]-1, tcpACK, nil)                  // another
+	k.raw(0, k.seq[0]+uint32(len(two)), tcpACK, three) // early
+	// its end disagrees with three
+	k.raw(0, k.seq[0]+4, tcpACK, append(bytes.Clone(two[4:]), bytes.Repeat([]byte{0xee}, 8)...))
 	k.send(0, two)
 	k.skip(0, three)
 	k.close()
@@ -172,12 +175,14 @@ func TestRetransmissionsAndOverlaps(t *testing.T) {
 	if got, want := ops(all), "Send 5 #1; Send 6 #2; Send 5 #3"; got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}
-	want := "retransmission 20+32; retransmission 20+32; overlap 42+10; keep-alive 51+1; keep-alive 51+0; out of order 84+32; out of order 56+36; overlap 84+8"
+	want := "retransmission 20+32; retransmission 20+32; overlap 42+10; keep-alive 51+1; keep-alive 51+0; out of " +
+		"order 84+32; out of order 56+36; overlap 84+8"
 	if got := anomalies(all); got != want {
 		t.Errorf("\n got %s\nwant %s", got, want)
 	}
 	noVerdicts(t, all)
-	if s := of[*analysis.Closed](all)[0].Conn.From[0]; s.KeepAlives != 2 || s.Overlaps != 2 || s.OutOfOrder != 2 || s.RetransmittedOctets != 64 {
+	if s := of[*analysis.Closed](all)[0].Conn.From[0]; s.KeepAlives != 2 || s.Overlaps != 2 || s.OutOfOrder != 2 ||
+		s.RetransmittedOctets != 64 {
 		t.Errorf("%+v", s)
 	}
 }
@@ -189,10 +194,10 @@ func TestHoles(t *testing.T) {
 		flags        byte
 		markers, crc bool
 	}{
-		{"CRC", iwarptest.FlagC, false, true},
-		{"Markers and CRC", iwarptest.FlagC | iwarptest.FlagM, true, true},
-		{"Markers", iwarptest.FlagM, true, false},
-		{"neither", 0, false, false},
+		{name: "CRC", flags: iwarptest.FlagC, crc: true},
+		{name: "Markers and CRC", flags: iwarptest.FlagC | iwarptest.FlagM, markers: true, crc: true},
+		{name: "Markers", flags: iwarptest.FlagM, markers: true},
+		{name: "neither", flags: 0},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			for missing := range 6 {
@@ -222,7 +227,8 @@ func TestHoles(t *testing.T) {
 				if len(got) < 31 || got[len(got)-1].MSN != 40 {
 					t.Errorf("segment %d: %d messages: %s\n%s", missing, len(got), ops(all), anomalies(all))
 				}
-				if s := of[*analysis.Closed](all)[0].Conn.From[0]; s.Holes != 1 || s.HoleOctets != uint64(size) || s.CRCBad != 0 {
+				if s := of[*analysis.Closed](all)[0].Conn.From[0]; s.Holes != 1 || s.HoleOctets != uint64(size) ||
+					s.CRCBad != 0 {
 					t.Errorf("segment %d: %+v", missing, s)
 				}
 			}
@@ -276,7 +282,8 @@ func TestReset(t *testing.T) {
 	k.raw(1, k.seq[1], tcpRST|tcpACK, nil)
 	k.send(0, b[10:]) // what still comes belongs to it
 	all, _, _ := events(t, out.b, nil)
-	want := "4 initiator Request; 5 responder Reply; 6 initiator Send 5; 7 responder reset 20+0; 7 initiator unfinished 52+10; closed reset"
+	want := "4 initiator Request; 5 responder Reply; 6 initiator Send 5; 7 responder reset 20+0; 7 initiator " +
+		"unfinished 52+10; closed reset"
 	if got := brief(all); got != want {
 		t.Errorf("\n got %s\nwant %s", got, want)
 	}
@@ -323,7 +330,8 @@ func TestFragmentsAreReported(t *testing.T) {
 	}
 	k.close()
 	all, r, _ := events(t, out.b, nil)
-	if r.Stats().Fragments != 2 || !strings.Contains(anomalies(all), "fragment") || len(of[*analysis.Message](all)) != 29 {
+	if r.Stats().Fragments != 2 || !strings.Contains(anomalies(all), "fragment") ||
+		len(of[*analysis.Message](all)) != 29 {
 		t.Errorf("%+v\n%s\n%s", r.Stats(), anomalies(all), ops(all))
 	}
 	noVerdicts(t, all)

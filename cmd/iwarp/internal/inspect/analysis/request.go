@@ -49,7 +49,9 @@ func (r *Reader) readRequest(c *tcpConn, i int, f *frameRef, m *Message, s *slot
 		d.doubt()
 		return
 	}
-	m.ReadRequest = &ReadRequest{SinkSTag: STag(q.SinkSTag), SinkTO: q.SinkTO, Size: q.Size, SrcSTag: STag(q.SrcSTag), SrcTO: q.SrcTO}
+	m.ReadRequest = &ReadRequest{
+		SinkSTag: STag(q.SinkSTag), SinkTO: q.SinkTO, Size: q.Size, SrcSTag: STag(q.SrcSTag), SrcTO: q.SrcTO,
+	}
 	x := f.at(lengthLen + ddp.UntaggedHeaderLen)
 	r.asked(c, i, f, request{msn: m.MSN, read: q, at: f.latest, off: f.off + int64(x), pos: f.pos + uint64(x)})
 }
@@ -75,8 +77,10 @@ func (r *Reader) asked(c *tcpConn, i int, f *frameRef, q request) {
 	if !c.half[1-i].missing() {
 		st.MaxOutstanding = max(st.MaxOutstanding, n)
 	}
-	if limit := c.an.depth[i]; limit >= 0 && n > limit && !d.uncertain && !c.half[1-i].missing() && !(limit == 0 && n == 1 && c.half[i].m.fpdus == 1 && c.an.rtr != 0) {
-		r.blame(c, i, f, "RDMAP-6.1-04", lengthLen, fmt.Sprintf("at most %d Reads and atomics outstanding, as negotiated", limit), fmt.Sprintf("%d", n))
+	if limit := c.an.depth[i]; limit >= 0 && n > limit && !d.uncertain && !c.half[1-i].missing() &&
+		!(limit == 0 && n == 1 && c.half[i].m.fpdus == 1 && c.an.rtr != 0) {
+		r.blame(c, i, f, "RDMAP-6.1-04", lengthLen,
+			fmt.Sprintf("at most %d Reads and atomics outstanding, as negotiated", limit), fmt.Sprintf("%d", n))
 	}
 }
 
@@ -102,7 +106,8 @@ func (r *Reader) matchRead(c *tcpConn, i int, f *frameRef, s *slot, h *ddp.Heade
 	}
 	if s.segments > 1 || s.partial {
 		if q := s.answers; q != nil && s.length > uint64(q.read.Size) && s.length-uint64(size) <= uint64(q.read.Size) {
-			r.blame(c, i, f, "RDMAP-5.2.1-09", 0, fmt.Sprintf("%d octets, as requested", q.read.Size), fmt.Sprintf("%d so far", s.length))
+			r.blame(c, i, f, "RDMAP-5.2.1-09", 0, fmt.Sprintf("%d octets, as requested", q.read.Size),
+				fmt.Sprintf("%d so far", s.length))
 		}
 		return
 	}
@@ -111,7 +116,8 @@ func (r *Reader) matchRead(c *tcpConn, i int, f *frameRef, s *slot, h *ddp.Heade
 	at := -1
 	for k := range asked {
 		q := &asked[k]
-		if !q.atomic && (q.read.Size == 0 && size == 0 && h.Last || q.read.SinkSTag == h.STag && q.read.SinkTO == h.TO) {
+		if !q.atomic && (q.read.Size == 0 && size == 0 && h.Last ||
+			q.read.SinkSTag == h.STag && q.read.SinkTO == h.TO) {
 			at = k
 			break
 		}
@@ -133,17 +139,21 @@ func (r *Reader) matchRead(c *tcpConn, i int, f *frameRef, s *slot, h *ddp.Heade
 	case at < 0:
 		q := d.requests[0]
 		if q.atomic {
-			r.blame(c, i, f, "EXT-5.4-06", lengthLen+1, fmt.Sprintf("the Atomic Response to the request in frame %d", q.at.frame), "an RDMA Read Response")
+			r.blame(c, i, f, "EXT-5.4-06", lengthLen+1,
+				fmt.Sprintf("the Atomic Response to the request in frame %d", q.at.frame), "an RDMA Read Response")
 			return
 		}
 		r.blame(c, i, f, "RDMAP-4.4-02", lengthLen+2,
-			fmt.Sprintf("STag %v TO %#x of the Read Request in frame %d", q.read.SinkSTag, q.read.SinkTO, q.at.frame), fmt.Sprintf("STag %v TO %#x", h.STag, h.TO))
+			fmt.Sprintf("STag %v TO %#x of the Read Request in frame %d", q.read.SinkSTag, q.read.SinkTO,
+				q.at.frame), fmt.Sprintf("STag %v TO %#x", h.STag, h.TO))
 		s.answers, s.wrong = &q, true
 		d.requests = d.requests[1:]
 		return
 	case at > 0 && !d.uncertain:
 		q := d.requests[0]
-		r.blame(c, i, f, "RDMAP-5.2.2-04", lengthLen+1, fmt.Sprintf("the response to the request in frame %d", q.at.frame), fmt.Sprintf("that to the one in frame %d", d.requests[at].at.frame))
+		r.blame(c, i, f, "RDMAP-5.2.2-04", lengthLen+1,
+			fmt.Sprintf("the response to the request in frame %d", q.at.frame),
+			fmt.Sprintf("that to the one in frame %d", d.requests[at].at.frame))
 		q = d.requests[at]
 		s.answers = &q
 		d.answered(at)
@@ -170,8 +180,10 @@ func (r *Reader) littleEndian(c *tcpConn, i int, q *request, h *ddp.Header) bool
 		return false
 	}
 	r.verdict(c, i, "RDMAP-4.4-01", q.off, q.pos,
-		fmt.Sprintf("fields with the most significant octet first: SinkSTag %v, SinkTO %#x, size %d", swapped.SinkSTag, swapped.SinkTO, swapped.Size),
-		fmt.Sprintf("the least significant first, as the response tells: SinkSTag %v, SinkTO %#x, size %d", q.read.SinkSTag, q.read.SinkTO, q.read.Size))
+		fmt.Sprintf("fields with the most significant octet first: SinkSTag %v, SinkTO %#x, size %d", swapped.SinkSTag,
+			swapped.SinkTO, swapped.Size),
+		fmt.Sprintf("the least significant first, as the response tells: SinkSTag %v, SinkTO %#x, size %d",
+			q.read.SinkSTag, q.read.SinkTO, q.read.Size))
 	q.read = swapped
 	return true
 }
@@ -183,10 +195,12 @@ func (r *Reader) readResponse(c *tcpConn, i int, f *frameRef, m *Message, s *slo
 	}
 	m.Answers = answer(q, f)
 	if s.length < uint64(q.read.Size) && !m.Partial {
-		r.blame(c, i, f, "RDMAP-5.2.1-09", 0, fmt.Sprintf("%d octets, as requested", q.read.Size), fmt.Sprintf("%d", s.length))
+		r.blame(c, i, f, "RDMAP-5.2.1-09", 0, fmt.Sprintf("%d octets, as requested", q.read.Size),
+			fmt.Sprintf("%d", s.length))
 	}
 	if s.segments == 1 && s.length > uint64(q.read.Size) {
-		r.blame(c, i, f, "RDMAP-5.2.1-09", 0, fmt.Sprintf("%d octets, as requested", q.read.Size), fmt.Sprintf("%d", s.length))
+		r.blame(c, i, f, "RDMAP-5.2.1-09", 0, fmt.Sprintf("%d octets, as requested", q.read.Size),
+			fmt.Sprintf("%d", s.length))
 	}
 	if !s.wrong {
 		c.an.reads.add(m.Answers.Latency)
@@ -208,7 +222,8 @@ func (r *Reader) atomicRequest(c *tcpConn, i int, f *frameRef, m *Message, s *sl
 		return
 	}
 	m.AtomicRequest = &AtomicRequest{
-		Op: q.Op.String(), ID: q.ID, STag: STag(q.STag), TO: q.TO, Data: q.Data, Mask: q.Mask, Compare: q.Compare, CompareMask: q.CompareMask,
+		Op: q.Op.String(), ID: q.ID, STag: STag(q.STag), TO: q.TO, Data: q.Data, Mask: q.Mask, Compare: q.Compare,
+		CompareMask: q.CompareMask,
 	}
 	r.checkAtomic(c, i, f, s, &q)
 	r.asked(c, i, f, request{
@@ -246,11 +261,15 @@ func (r *Reader) atomicResponse(c *tcpConn, i int, f *frameRef, m *Message, s *s
 		return
 	case at < 0:
 		q := d.requests[0]
-		r.blame(c, i, f, "EXT-5.2.1-02", lengthLen+ddp.UntaggedHeaderLen, fmt.Sprintf("the Request Identifier of a request: %d in frame %d", q.id, q.at.frame), fmt.Sprintf("%d", a.ID))
+		r.blame(c, i, f, "EXT-5.2.1-02", lengthLen+ddp.UntaggedHeaderLen,
+			fmt.Sprintf("the Request Identifier of a request: %d in frame %d", q.id, q.at.frame),
+			fmt.Sprintf("%d", a.ID))
 		d.requests = d.requests[1:]
 		return
 	case at > 0 && !d.uncertain:
-		r.blame(c, i, f, "EXT-5.4-06", lengthLen+1, fmt.Sprintf("the response to the request in frame %d", d.requests[0].at.frame), fmt.Sprintf("that to the one in frame %d", d.requests[at].at.frame))
+		r.blame(c, i, f, "EXT-5.4-06", lengthLen+1,
+			fmt.Sprintf("the response to the request in frame %d", d.requests[0].at.frame),
+			fmt.Sprintf("that to the one in frame %d", d.requests[at].at.frame))
 	}
 	q := d.requests[at]
 	m.Answers = answer(&q, f)

@@ -15,7 +15,6 @@ import (
 
 	"github.com/go-iwarp/iwarp/cmd/iwarp/internal/inspect/analysis"
 	"github.com/go-iwarp/iwarp/iwarptest"
-	"github.com/go-iwarp/iwarp/mpa"
 )
 
 // bigCapture writes a capture of about size octets: Sends and Writes of many
@@ -31,7 +30,7 @@ func bigCapture(t testing.TB, path string, size int) {
 	out := newPcapOut(binary.LittleEndian, true, 1)
 	k := newTalk(out)
 	k.start(iwarptest.FlagC, iwarptest.FlagC)
-	fr := mpa.Framer{CRC: true}
+	var fr iwarptest.Framer
 	payload := make([]byte, 1408)
 	for i := range payload {
 		payload[i] = byte(i)
@@ -48,7 +47,7 @@ func bigCapture(t testing.TB, path string, size int) {
 		} else {
 			seg = iwarptest.Tagged(0, last, 0x1234, uint64(n%32*len(payload)), payload)
 		}
-		k.send(0, frameFast(&fr, seg))
+		k.send(0, fr.Frame(seg))
 		if n%16 == 0 {
 			k.raw(1, k.seq[1], tcpACK, nil)
 		}
@@ -67,14 +66,6 @@ func bigCapture(t testing.TB, path string, size int) {
 	if err := w.Flush(); err != nil {
 		t.Fatal(err)
 	}
-}
-
-func frameFast(f *mpa.Framer, segment []byte) []byte {
-	b, err := f.Append(nil, segment)
-	if err != nil {
-		panic(err)
-	}
-	return b
 }
 
 func readAll(t testing.TB, path string) (n int) {
@@ -148,7 +139,8 @@ func TestSpeed(t *testing.T) {
 	runtime.ReadMemStats(&mem)
 	t.Logf("%d octets: %v, %d events, heap of %d MiB", size, own, n, mem.HeapSys>>20)
 	start = time.Now()
-	cmd := exec.Command(tshark, "-r", path, "-Y", "iwarp_mpa", "--disable-heuristic", "rpcrdma_iwarp", "-T", "fields", "-e", "frame.number")
+	cmd := exec.Command(tshark, "-r", path, "-Y", "iwarp_mpa", "--disable-heuristic", "rpcrdma_iwarp", "-T", "fields",
+		"-e", "frame.number")
 	if err := cmd.Run(); err != nil {
 		t.Fatal(err)
 	}

@@ -75,8 +75,9 @@ type tcpConn struct {
 // What the parts of a connection take in octets. Where there are several of a kind,
 // it is what each takes.
 const (
-	connMemory    = int(unsafe.Sizeof(tcpConn{})) + 256 // with its place in the map
-	iwarpMemory   = int(unsafe.Sizeof(analysis{})) + 2*int(unsafe.Sizeof(ddpHalf{})) + int(unsafe.Sizeof(Negotiated{})) + 1024
+	connMemory  = int(unsafe.Sizeof(tcpConn{})) + 256 // with its place in the map
+	iwarpMemory = int(unsafe.Sizeof(analysis{})) + 2*int(unsafe.Sizeof(ddpHalf{})) +
+		int(unsafe.Sizeof(Negotiated{})) + 1024
 	chunkMemory   = int(unsafe.Sizeof(chunk{}))
 	spanMemory    = int(unsafe.Sizeof(span{}))
 	requestMemory = int(unsafe.Sizeof(request{}))
@@ -267,7 +268,8 @@ func (r *Reader) take(c *tcpConn, i int, s *tcpSegment) {
 			h.known, h.base = true, seq
 		}
 		r.data(c, i, h.rel(seq), s)
-	} else if h.known && s.flags&(flagSYN|flagFIN) == 0 && s.flags&flagACK != 0 && !s.fragment && h.next > 0 && h.fin < 0 && h.rel(seq) == h.next-1 {
+	} else if h.known && s.flags&(flagSYN|flagFIN) == 0 && s.flags&flagACK != 0 && !s.fragment && h.next > 0 &&
+		h.fin < 0 && h.rel(seq) == h.next-1 {
 		h.stats.KeepAlives++
 		r.anomaly(c, i, AnomalyKeepAlive, h.next-1, 0, "without octets")
 	}

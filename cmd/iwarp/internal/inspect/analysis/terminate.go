@@ -82,7 +82,9 @@ func (r *Reader) checkTerminate(c *tcpConn, i int, f *frameRef, b []byte, word u
 		want += rdmap.ReadRequestLen
 	}
 	if len(rest) != want {
-		r.blame(c, i, f, "RDMAP-4.8-01", at+2, fmt.Sprintf("%d octets behind the control word: M=%d D=%d R=%d", want, word>>15&1, word>>14&1, word>>13&1), fmt.Sprintf("%d octets", len(rest)))
+		r.blame(c, i, f, "RDMAP-4.8-01", at+2,
+			fmt.Sprintf("%d octets behind the control word: M=%d D=%d R=%d", want, word>>15&1, word>>14&1, word>>13&1),
+			fmt.Sprintf("%d octets", len(rest)))
 	}
 	if code := protocol.Code(word >> 16); !code.Defined() {
 		r.blame(c, i, f, "RDMAP-4.8-02", at-2, "an error that the RFCs define", code.String())
@@ -105,10 +107,13 @@ func (r *Reader) offender(c *tcpConn, i int, f *frameRef, out *Terminate, o *pro
 	}
 	out.OffenderFrame = found.frame
 	if int(o.SegmentLength) != found.size {
-		r.blame(c, i, f, "RDMAP-4.8-05", lengthLen+18+4, fmt.Sprintf("DDP Segment Length %d, of the segment in frame %d", found.size, found.frame), fmt.Sprintf("%d", o.SegmentLength))
+		r.blame(c, i, f, "RDMAP-4.8-05", lengthLen+18+4,
+			fmt.Sprintf("DDP Segment Length %d, of the segment in frame %d", found.size, found.frame),
+			fmt.Sprintf("%d", o.SegmentLength))
 	}
 	if found.fits && code.Layer() == protocol.LayerDDP && code.Type() == 1 && code != protocol.DDPTaggedVersion {
 		r.anomaly(c, i, AnomalyContradiction, f.off, uint64(f.length),
-			fmt.Sprintf("%s is what it says of frame %d, an RDMA Read Response as the Read Request asked for", code, found.frame))
+			fmt.Sprintf("%s is what it says of frame %d, an RDMA Read Response as the Read Request asked for", code,
+				found.frame))
 	}
 }

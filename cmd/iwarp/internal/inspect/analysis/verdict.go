@@ -37,7 +37,8 @@ func (r *Reader) blame(c *tcpConn, i int, f *frameRef, rule string, at int, expe
 func (r *Reader) checkFPDU(c *tcpConn, i int, f *frameRef) {
 	switch {
 	case f.size > mpa.MaxULPDU:
-		r.blame(c, i, f, "MPA-3-05", 0, fmt.Sprintf("ULPDU_Length of at most %d", mpa.MaxULPDU), fmt.Sprintf("%d", f.size))
+		r.blame(c, i, f, "MPA-3-05", 0, fmt.Sprintf("ULPDU_Length of at most %d", mpa.MaxULPDU),
+			fmt.Sprintf("%d", f.size))
 	case f.size == 0:
 		r.blame(c, i, f, "MPA-3-06", 0, "ULPDU_Length of at least 1", "0")
 	}
@@ -114,7 +115,8 @@ func (r *Reader) checkHeader(c *tcpConn, i int, f *frameRef, h *ddp.Header) {
 		r.blame(c, i, f, "RDMAP-7.2-02", control, "an opcode that is assigned", op.String())
 		return
 	case op.Tagged() != h.Tagged:
-		r.blame(c, i, f, "RDMAP-4.1-04", first, fmt.Sprintf("T=%d for %v", bit(op.Tagged()), op), fmt.Sprintf("T=%d", bit(h.Tagged)))
+		r.blame(c, i, f, "RDMAP-4.1-04", first, fmt.Sprintf("T=%d for %v", bit(op.Tagged()), op),
+			fmt.Sprintf("T=%d", bit(h.Tagged)))
 		return
 	case !h.Tagged && h.QN != op.QN():
 		rule := "RDMAP-4.1-08"
@@ -144,14 +146,16 @@ func (r *Reader) checkOrder(c *tcpConn, i int, f *frameRef, h *ddp.Header, size 
 	an := c.an
 	m, o := &c.half[i].m, &c.half[1-i]
 	if m.d.endedAt {
-		r.blame(c, i, f, "RDMAP-5.4-07", 0, fmt.Sprintf("nothing after the Terminate in frame %d", m.d.ended.frame), rdmap.Control(h.Control).String())
+		r.blame(c, i, f, "RDMAP-5.4-07", 0, fmt.Sprintf("nothing after the Terminate in frame %d", m.d.ended.frame),
+			rdmap.Control(h.Control).String())
 	}
 	if m.fpdus > 1 || f.pos != 0 || an.neg == nil || !an.roles || an.midStream {
 		return
 	}
 	if i != an.a {
 		if o.m.fpdus == 0 && o.m.phase == phaseFPDU && o.stats.Holes == 0 && !o.missing() {
-			r.blame(c, i, f, "MPA-7.1.2-14", 0, "no FPDU of the Responder before one from the Initiator", "the Responder's first FPDU")
+			r.blame(c, i, f, "MPA-7.1.2-14", 0, "no FPDU of the Responder before one from the Initiator",
+				"the Responder's first FPDU")
 		}
 		return
 	}
@@ -159,12 +163,17 @@ func (r *Reader) checkOrder(c *tcpConn, i int, f *frameRef, h *ddp.Header, size 
 		return
 	}
 	op := rdmap.Control(h.Control).Opcode()
-	kind := map[rdmap.Opcode]protocol.RTR{rdmap.OpcodeSend: protocol.RTRSend, rdmap.OpcodeWrite: protocol.RTRWrite, rdmap.OpcodeReadRequest: protocol.RTRRead}[op]
+	kind := map[rdmap.Opcode]protocol.RTR{
+		rdmap.OpcodeSend: protocol.RTRSend, rdmap.OpcodeWrite: protocol.RTRWrite,
+		rdmap.OpcodeReadRequest: protocol.RTRRead,
+	}[op]
 	switch {
 	case kind == 0 && op != rdmap.OpcodeTerminate, kind != 0 && kind != protocol.RTRRead && size != 0:
-		r.blame(c, i, f, "MPA2-5-02", lengthLen+1, "an RTR indication as the first FPDU: "+an.rtr.String(), fmt.Sprintf("%v of %d octets", op, size))
+		r.blame(c, i, f, "MPA2-5-02", lengthLen+1, "an RTR indication as the first FPDU: "+an.rtr.String(),
+			fmt.Sprintf("%v of %d octets", op, size))
 	case kind != 0 && !an.rtr.Has(kind):
-		r.blame(c, i, f, "MPA2-9.2-08", lengthLen+1, "an RTR indication of a kind that both support: "+an.rtr.String(), op.String())
+		r.blame(c, i, f, "MPA2-9.2-08", lengthLen+1, "an RTR indication of a kind that both support: "+an.rtr.String(),
+			op.String())
 	}
 }
 
@@ -198,7 +207,8 @@ func (r *Reader) checkAtomic(c *tcpConn, i int, f *frameRef, s *slot, q *rdmap.A
 		r.blame(c, i, f, "EXT-5.2.1-02", at, "reserved bits zero", fmt.Sprintf("%#08x", v))
 	}
 	if q.Op == rdmap.AtomicFetchAdd && (q.Compare != 0 || q.CompareMask != ^uint64(0)) {
-		r.blame(c, i, f, "EXT-5.2.1-03", at+36, "Compare Data 0 and Compare Mask all ones in a FetchAdd", fmt.Sprintf("%#x and %#x", q.Compare, q.CompareMask))
+		r.blame(c, i, f, "EXT-5.2.1-03", at+36, "Compare Data 0 and Compare Mask all ones in a FetchAdd",
+			fmt.Sprintf("%#x and %#x", q.Compare, q.CompareMask))
 	}
 }
 
@@ -230,7 +240,8 @@ func (r *Reader) checkStartup(c *tcpConn, i int, s *mpa.Startup, raw []byte) {
 		report("MPA2-9.2-02", 20, "at least one of B, C and D where A is set", block)
 	}
 	if s.Kind == mpa.Request && !b.PeerToPeer && b.IRD == protocol.NotNegotiated && b.ORD == protocol.NotNegotiated {
-		report("MPA2-10-03", 16, "no enhanced frame where nothing is wanted of it", "S=1, A=0, IRD and ORD not negotiated")
+		report("MPA2-10-03", 16, "no enhanced frame where nothing is wanted of it",
+			"S=1, A=0, IRD and ORD not negotiated")
 	}
 }
 
@@ -248,7 +259,8 @@ func (r *Reader) checkNegotiation(c *tcpConn, req, rep *mpa.Startup) {
 	case rep.Reject:
 		return
 	case rep.Revision != req.Revision:
-		report("MPA-7.1.1-15", 17, fmt.Sprintf("Rev %d, that of the Request", req.Revision), fmt.Sprintf("Rev %d", rep.Revision))
+		report("MPA-7.1.1-15", 17, fmt.Sprintf("Rev %d, that of the Request", req.Revision),
+			fmt.Sprintf("Rev %d", rep.Revision))
 		return
 	case enhanced && !answered:
 		report("MPA2-10-01", 16, "S=1, as in the Request", "S=0")
@@ -266,7 +278,8 @@ func (r *Reader) checkNegotiation(c *tcpConn, req, rep *mpa.Startup) {
 		return fmt.Sprintf("%d", v)
 	}
 	if q.PeerToPeer != p.PeerToPeer {
-		report("MPA2-9.2-04", 20, fmt.Sprintf("A=%d, as in the Request", bit(q.PeerToPeer)), fmt.Sprintf("A=%d", bit(p.PeerToPeer)))
+		report("MPA2-9.2-04", 20, fmt.Sprintf("A=%d, as in the Request", bit(q.PeerToPeer)),
+			fmt.Sprintf("A=%d", bit(p.PeerToPeer)))
 	}
 	if q.ORD == protocol.NotNegotiated && p.IRD != protocol.NotNegotiated {
 		report("MPA2-9.1-10", 20, "IRD 0x3fff, since the Request's ORD is that", words(p.IRD))

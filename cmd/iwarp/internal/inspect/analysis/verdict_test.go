@@ -125,34 +125,80 @@ var misdeeds = []struct {
 		b := d.f[0].Frame(iwarptest.Write(1, 0, make([]byte, 64800)))
 		d.send(0, b[:40000])
 		d.send(0, b[40000:])
-	}, want: []broken{{frame: 7, from: analysis.Initiator, rule: "MPA-3-05", at: 28}}, then: "Send 2 #1; RDMA Write 64800 #0"},
+	}, want: []broken{{frame: 7, from: analysis.Initiator, rule: "MPA-3-05", at: 28}},
+		then: "Send 2 #1; RDMA Write 64800 #0"},
 	{name: "a short segment", flags: c, play: func(d *deal) {
 		d.hello()
 		d.say(0, iwarptest.Send(2, nil)[:17])
 	}, want: []broken{{frame: 7, from: analysis.Initiator, rule: "DDP-4.4-01", at: 30}}},
-	{name: "DV", flags: c, play: func(d *deal) { d.hello(); d.say(0, changed(iwarptest.Send(2, nil), 0, 0x42)) }, want: []broken{{frame: 7, from: analysis.Initiator, rule: "DDP-4.1-08", at: 30}}},
-	{name: "Rsvd", flags: c, play: func(d *deal) { d.hello(); d.say(0, changed(iwarptest.Send(2, nil), 0, 0x45)) }, want: []broken{{frame: 7, from: analysis.Initiator, rule: "DDP-4.1-07", at: 30}}},
-	{name: "RV", flags: c, play: func(d *deal) { d.hello(); d.say(0, changed(iwarptest.Send(2, nil), 1, 0x83)) }, want: []broken{{frame: 7, from: analysis.Initiator, rule: "RDMAP-4.1-06", at: 31}}},
-	{name: "Rsv", flags: c, play: func(d *deal) { d.hello(); d.say(0, changed(iwarptest.Send(2, nil), 1, 0x53)) }, want: []broken{{frame: 7, from: analysis.Initiator, rule: "RDMAP-4.1-07", at: 31}}},
-	{name: "opcode", flags: c, play: func(d *deal) { d.hello(); d.say(0, changed(iwarptest.Send(2, nil), 1, 0x4c)) }, want: []broken{{frame: 7, from: analysis.Initiator, rule: "RDMAP-7.2-02", at: 31}}},
-	{name: "T", flags: c, play: func(d *deal) { d.hello(); d.say(0, iwarptest.Tagged(3, true, 1, 2, nil)) }, want: []broken{{frame: 7, from: analysis.Initiator, rule: "RDMAP-4.1-04", at: 30}}},
-	{name: "QN", flags: c, play: func(d *deal) { d.hello(); d.say(0, iwarptest.Untagged(3, true, 0, 7, 1, 0, nil)) }, want: []broken{{frame: 7, from: analysis.Initiator, rule: "RDMAP-4.1-08", at: 36}}},
-	{name: "QN of an immediate", flags: c, play: func(d *deal) { d.hello(); d.say(0, iwarptest.Untagged(8, true, 0, 1, 1, 0, make([]byte, 8))) }, want: []broken{{frame: 7, from: analysis.Initiator, rule: "EXT-4.1-03", at: 36}}},
-	{name: "Invalidate STag", flags: c, play: func(d *deal) { d.hello(); d.say(0, iwarptest.Untagged(3, true, 9, 0, 2, 0, nil)) }, want: []broken{{frame: 7, from: analysis.Initiator, rule: "RDMAP-4.1-03", at: 32}}},
-	{name: "first MSN", flags: c, play: func(d *deal) { d.say(0, iwarptest.Send(2, nil)); d.say(0, iwarptest.Send(3, nil)) }, want: []broken{{frame: 6, from: analysis.Initiator, rule: "DDP-4.3-07", at: 12}}, then: "Send 0 #2; Send 0 #3"},
-	{name: "MSN gap", flags: c, play: func(d *deal) { d.hello(); d.say(0, iwarptest.Send(3, nil)) }, want: []broken{{frame: 7, from: analysis.Initiator, rule: "DDP-4.3-08", at: 40}}},
-	{name: "one MSN for all queues", flags: c, play: func(d *deal) { d.hello(); d.say(0, iwarptest.ReadRequest(2, 1, 2, 3, 4, 5)) }, want: []broken{{frame: 7, from: analysis.Initiator, rule: "DDP-4.3-07", at: 40}}},
+	{
+		name: "DV", flags: c, play: func(d *deal) { d.hello(); d.say(0, changed(iwarptest.Send(2, nil), 0, 0x42)) },
+		want: []broken{{frame: 7, from: analysis.Initiator, rule: "DDP-4.1-08", at: 30}},
+	},
+	{
+		name: "Rsvd", flags: c, play: func(d *deal) { d.hello(); d.say(0, changed(iwarptest.Send(2, nil), 0, 0x45)) },
+		want: []broken{{frame: 7, from: analysis.Initiator, rule: "DDP-4.1-07", at: 30}},
+	},
+	{
+		name: "RV", flags: c, play: func(d *deal) { d.hello(); d.say(0, changed(iwarptest.Send(2, nil), 1, 0x83)) },
+		want: []broken{{frame: 7, from: analysis.Initiator, rule: "RDMAP-4.1-06", at: 31}},
+	},
+	{
+		name: "Rsv", flags: c, play: func(d *deal) { d.hello(); d.say(0, changed(iwarptest.Send(2, nil), 1, 0x53)) },
+		want: []broken{{frame: 7, from: analysis.Initiator, rule: "RDMAP-4.1-07", at: 31}},
+	},
+	{
+		name: "opcode", flags: c, play: func(d *deal) { d.hello(); d.say(0, changed(iwarptest.Send(2, nil), 1, 0x4c)) },
+		want: []broken{{frame: 7, from: analysis.Initiator, rule: "RDMAP-7.2-02", at: 31}},
+	},
+	{
+		name: "T", flags: c, play: func(d *deal) { d.hello(); d.say(0, iwarptest.Tagged(3, true, 1, 2, nil)) },
+		want: []broken{{frame: 7, from: analysis.Initiator, rule: "RDMAP-4.1-04", at: 30}},
+	},
+	{
+		name: "QN", flags: c, play: func(d *deal) { d.hello(); d.say(0, iwarptest.Untagged(3, true, 0, 7, 1, 0, nil)) },
+		want: []broken{{frame: 7, from: analysis.Initiator, rule: "RDMAP-4.1-08", at: 36}},
+	},
+	{
+		name: "QN of an immediate", flags: c,
+		play: func(d *deal) { d.hello(); d.say(0, iwarptest.Untagged(8, true, 0, 1, 1, 0, make([]byte, 8))) },
+		want: []broken{{frame: 7, from: analysis.Initiator, rule: "EXT-4.1-03", at: 36}},
+	},
+	{
+		name: "Invalidate STag", flags: c,
+		play: func(d *deal) { d.hello(); d.say(0, iwarptest.Untagged(3, true, 9, 0, 2, 0, nil)) },
+		want: []broken{{frame: 7, from: analysis.Initiator, rule: "RDMAP-4.1-03", at: 32}},
+	},
+	{
+		name: "first MSN", flags: c,
+		play: func(d *deal) { d.say(0, iwarptest.Send(2, nil)); d.say(0, iwarptest.Send(3, nil)) },
+		want: []broken{{frame: 6, from: analysis.Initiator, rule: "DDP-4.3-07", at: 12}}, then: "Send 0 #2; Send 0 #3",
+	},
+	{
+		name: "MSN gap", flags: c, play: func(d *deal) { d.hello(); d.say(0, iwarptest.Send(3, nil)) },
+		want: []broken{{frame: 7, from: analysis.Initiator, rule: "DDP-4.3-08", at: 40}},
+	},
+	{
+		name: "one MSN for all queues", flags: c,
+		play: func(d *deal) { d.hello(); d.say(0, iwarptest.ReadRequest(2, 1, 2, 3, 4, 5)) },
+		want: []broken{{frame: 7, from: analysis.Initiator, rule: "DDP-4.3-07", at: 40}},
+	},
 	{name: "MSN within a message", flags: c, play: func(d *deal) {
 		d.hello()
 		d.say(0, iwarptest.Untagged(3, false, 0, 0, 2, 0, []byte("ab")))
 		d.say(0, iwarptest.Untagged(3, true, 0, 0, 3, 0, []byte("cd")))
-	}, want: []broken{{frame: 8, from: analysis.Initiator, rule: "DDP-4.3-10", at: 68}}, then: "Send 2 #1; Send 2 #2 partial; Send 2 #3"},
+	}, want: []broken{{frame: 8, from: analysis.Initiator, rule: "DDP-4.3-10", at: 68}},
+		then: "Send 2 #1; Send 2 #2 partial; Send 2 #3"},
 	{name: "MO", flags: c, play: func(d *deal) {
 		d.hello()
 		d.say(0, iwarptest.Untagged(3, false, 0, 0, 2, 0, []byte("ab")))
 		d.say(0, iwarptest.Untagged(3, true, 0, 0, 2, 3, []byte("cd")))
 	}, want: []broken{{frame: 8, from: analysis.Initiator, rule: "DDP-5.2-05", at: 72}}},
-	{name: "first MO", flags: c, play: func(d *deal) { d.hello(); d.say(0, iwarptest.Untagged(3, true, 0, 0, 2, 3, nil)) }, want: []broken{{frame: 7, from: analysis.Initiator, rule: "DDP-4.3-11", at: 44}}},
+	{
+		name: "first MO", flags: c,
+		play: func(d *deal) { d.hello(); d.say(0, iwarptest.Untagged(3, true, 0, 0, 2, 3, nil)) },
+		want: []broken{{frame: 7, from: analysis.Initiator, rule: "DDP-4.3-11", at: 44}},
+	},
 	{name: "RsvdULP changes", flags: c, play: func(d *deal) {
 		d.hello()
 		d.say(0, iwarptest.Untagged(3, false, 0, 0, 2, 0, []byte("ab")))
@@ -173,17 +219,38 @@ var misdeeds = []struct {
 		d.say(0, iwarptest.Tagged(0, false, 5, 0, []byte("abcd")))
 		d.say(0, iwarptest.Send(2, nil))
 		d.say(0, iwarptest.Tagged(0, true, 5, 4, []byte("efgh")))
-	}, want: []broken{{frame: 8, from: analysis.Initiator, rule: "DDP-5.3-01", at: 54}}, then: "Send 2 #1; Send 0 #2; RDMA Write 8 #0"},
+	}, want: []broken{{frame: 8, from: analysis.Initiator, rule: "DDP-5.3-01", at: 54}},
+		then: "Send 2 #1; Send 0 #2; RDMA Write 8 #0"},
 	{name: "a Read Request of 27 octets", flags: c, play: func(d *deal) {
 		d.hello()
 		b := iwarptest.ReadRequest(1, 1, 2, 3, 4, 5)
 		d.say(0, b[:len(b)-1])
 	}, want: []broken{{frame: 7, from: analysis.Initiator, rule: "RDMAP-4.4-01", at: 28}}},
-	{name: "an immediate of 9 octets", flags: c, play: func(d *deal) { d.hello(); d.say(0, append(iwarptest.Immediate(2, [8]byte{}), 1)) }, want: []broken{{frame: 7, from: analysis.Initiator, rule: "EXT-6.3-06", at: 28}}},
-	{name: "an unknown atomic", flags: c, play: func(d *deal) { d.hello(); d.say(0, iwarptest.AtomicRequest(1, 1, 2, 3, 4, 5, 6, 7, 8)) }, want: []broken{{frame: 7, from: analysis.Initiator, rule: "EXT-5.2.1-04", at: 51}}},
-	{name: "FetchAdd compares", flags: c, play: func(d *deal) { d.hello(); d.say(0, iwarptest.AtomicRequest(1, 0, 2, 3, 4, 5, 6, 7, 8)) }, want: []broken{{frame: 7, from: analysis.Initiator, rule: "EXT-5.2.1-03", at: 84}}},
-	{name: "a response to nothing", flags: c, play: func(d *deal) { d.hello(); d.say(1, iwarptest.ReadResponse(1, 2, nil)) }, want: []broken{{frame: 7, from: analysis.Responder, rule: "RDMAP-5.2-01", at: 3}}},
-	{name: "an Atomic Response to nothing", flags: c, play: func(d *deal) { d.hello(); d.say(1, iwarptest.AtomicResponse(1, 2, 3)) }, want: []broken{{frame: 7, from: analysis.Responder, rule: "EXT-5.2.2-06", at: 3}}},
+	{
+		name: "an immediate of 9 octets", flags: c,
+		play: func(d *deal) { d.hello(); d.say(0, append(iwarptest.Immediate(2, [8]byte{}), 1)) },
+		want: []broken{{frame: 7, from: analysis.Initiator, rule: "EXT-6.3-06", at: 28}},
+	},
+	{
+		name: "an unknown atomic", flags: c,
+		play: func(d *deal) { d.hello(); d.say(0, iwarptest.AtomicRequest(1, 1, 2, 3, 4, 5, 6, 7, 8)) },
+		want: []broken{{frame: 7, from: analysis.Initiator, rule: "EXT-5.2.1-04", at: 51}},
+	},
+	{
+		name: "FetchAdd compares", flags: c,
+		play: func(d *deal) { d.hello(); d.say(0, iwarptest.AtomicRequest(1, 0, 2, 3, 4, 5, 6, 7, 8)) },
+		want: []broken{{frame: 7, from: analysis.Initiator, rule: "EXT-5.2.1-03", at: 84}},
+	},
+	{
+		name: "a response to nothing", flags: c,
+		play: func(d *deal) { d.hello(); d.say(1, iwarptest.ReadResponse(1, 2, nil)) },
+		want: []broken{{frame: 7, from: analysis.Responder, rule: "RDMAP-5.2-01", at: 3}},
+	},
+	{
+		name: "an Atomic Response to nothing", flags: c,
+		play: func(d *deal) { d.hello(); d.say(1, iwarptest.AtomicResponse(1, 2, 3)) },
+		want: []broken{{frame: 7, from: analysis.Responder, rule: "EXT-5.2.2-06", at: 3}},
+	},
 	{name: "another atomic's response", flags: c, play: func(d *deal) {
 		d.say(0, iwarptest.FetchAdd(1, 7, 8, 16, 1, 0))
 		d.say(1, iwarptest.AtomicResponse(1, 8, 5))
@@ -240,8 +307,16 @@ var misdeeds = []struct {
 		{frame: 8, from: analysis.Initiator, rule: "RDMAP-4.8-01", at: 76},
 		{frame: 8, from: analysis.Initiator, rule: "RDMAP-4.8-05", at: 76},
 	}},
-	{name: "a Terminate with an unknown error", flags: c, play: func(d *deal) { d.hello(); d.say(0, iwarptest.Terminate(0x1200, nil)) }, want: []broken{{frame: 7, from: analysis.Initiator, rule: "RDMAP-4.8-02", at: 48}}},
-	{name: "a Terminate without header", flags: c, play: func(d *deal) { d.hello(); d.say(0, iwarptest.Untagged(7, true, 0, 2, 1, 0, []byte{1, 1})) }, want: []broken{{frame: 7, from: analysis.Initiator, rule: "RDMAP-4.8-01", at: 28}}},
+	{
+		name: "a Terminate with an unknown error", flags: c,
+		play: func(d *deal) { d.hello(); d.say(0, iwarptest.Terminate(0x1200, nil)) },
+		want: []broken{{frame: 7, from: analysis.Initiator, rule: "RDMAP-4.8-02", at: 48}},
+	},
+	{
+		name: "a Terminate without header", flags: c,
+		play: func(d *deal) { d.hello(); d.say(0, iwarptest.Untagged(7, true, 0, 2, 1, 0, []byte{1, 1})) },
+		want: []broken{{frame: 7, from: analysis.Initiator, rule: "RDMAP-4.8-01", at: 28}},
+	},
 	{name: "Marker: reserved octets", flags: mc, play: func(d *deal) {
 		b := d.f[0].Frame(iwarptest.Send(1, []byte("hi")))
 		d.send(0, setFPDU(b, 1, 7))
@@ -263,8 +338,18 @@ var misdeeds = []struct {
 		b := d.f[0].Frame(iwarptest.Send(1, []byte("hi")))
 		d.send(0, setFPDU(b, 3, 4))
 	}, want: []broken{{frame: 6, from: analysis.Initiator, rule: "MPA-4.3-08", at: 0}}, then: "Send 2 #1"},
-	{name: "Markers that nobody asked for", flags: c, play: func(d *deal) { d.f[0].Markers = true; d.hello(); d.say(0, iwarptest.Send(2, make([]byte, 600))) }, want: []broken{{frame: 6, from: analysis.Initiator, rule: "MPA-7.1.1-07", at: 0}}, then: "Send 2 #1; Send 600 #2"},
-	{name: "no Markers", flags: mc, play: func(d *deal) { d.f[0].Markers = false; d.hello(); d.say(0, iwarptest.Send(2, make([]byte, 600))) }, want: []broken{{frame: 6, from: analysis.Initiator, rule: "MPA-7.1.1-06", at: 0}}, then: "Send 2 #1; Send 600 #2"},
+	{
+		name: "Markers that nobody asked for", flags: c,
+		play: func(d *deal) { d.f[0].Markers = true; d.hello(); d.say(0, iwarptest.Send(2, make([]byte, 600))) },
+		want: []broken{{frame: 6, from: analysis.Initiator, rule: "MPA-7.1.1-07", at: 0}},
+		then: "Send 2 #1; Send 600 #2",
+	},
+	{
+		name: "no Markers", flags: mc,
+		play: func(d *deal) { d.f[0].Markers = false; d.hello(); d.say(0, iwarptest.Send(2, make([]byte, 600))) },
+		want: []broken{{frame: 6, from: analysis.Initiator, rule: "MPA-7.1.1-06", at: 0}},
+		then: "Send 2 #1; Send 600 #2",
+	},
 }
 
 func TestVerdicts(t *testing.T) {
@@ -283,7 +368,8 @@ func TestVerdicts(t *testing.T) {
 				t.Errorf("messages\n got %s\nwant %s", ops(all), tt.then)
 			}
 			for _, v := range of[*analysis.Verdict](all) {
-				if v.Level == "" || v.RFC == 0 || v.Section == "" || v.Summary == "" || v.Expected == "" || v.Seen == "" || !strings.HasPrefix(v.URL(), "https://www.rfc-editor.org/rfc/rfc") {
+				if v.Level == "" || v.RFC == 0 || v.Section == "" || v.Summary == "" || v.Expected == "" ||
+					v.Seen == "" || !strings.HasPrefix(v.URL(), "https://www.rfc-editor.org/rfc/rfc") {
 					t.Errorf("something is missing in %+v", v)
 				}
 			}
@@ -338,8 +424,9 @@ func TestVerdictsOnRTR(t *testing.T) {
 			rtr: true,
 		},
 		{
-			name: "a zero-length Read, which the Responder does not support", segment: iwarptest.ReadRequest(1, 1, 0, 0, 1, 0),
-			want: []broken{{frame: 6, from: analysis.Initiator, rule: "MPA2-9.2-08", at: 3}},
+			name:    "a zero-length Read, which the Responder does not support",
+			segment: iwarptest.ReadRequest(1, 1, 0, 0, 1, 0),
+			want:    []broken{{frame: 6, from: analysis.Initiator, rule: "MPA2-9.2-08", at: 3}},
 		},
 		{
 			name: "a Send", segment: iwarptest.Send(1, []byte("hi")),

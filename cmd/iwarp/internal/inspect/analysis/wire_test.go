@@ -102,7 +102,9 @@ func (k *talk) packet(dir int, seq uint32, flags byte, payload []byte) []byte {
 		return append(ip, t...)
 	}
 	n := 20 + len(t)
-	ip := []byte{0x45, 0, byte(n >> 8), byte(n), 0, 0, 0, 0, 64, 6, 0, 0, 192, 0, 2, byte(dir + 1), 192, 0, 2, byte(2 - dir)}
+	ip := []byte{
+		0x45, 0, byte(n >> 8), byte(n), 0, 0, 0, 0, 64, 6, 0, 0, 192, 0, 2, byte(dir + 1), 192, 0, 2, byte(2 - dir),
+	}
 	return append(ip, t...)
 }
 

@@ -9,8 +9,8 @@ import (
 // spareReceives is for messages that are no data: grants and states. The peer has a few of them under way at most.
 const spareReceives = 16
 
-// grantEntries is the length of this end's list of grants, and so the parts that the peer may grant its ring in. rsockets
-// have 2. More let a sender go on while its receiver reads.
+// grantEntries is the length of this end's list of grants, and so the parts that the peer may grant its ring in.
+// rsockets have 2. More let a sender go on while its receiver reads.
 const grantEntries = 8
 
 // ringOffset is where the ring starts in the region: behind the list of grants.

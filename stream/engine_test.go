@@ -12,7 +12,10 @@ import (
 
 // engine is a Conn without a connection: what it makes of the peer's messages can be looked at.
 func engine(ring int, credits uint16, peer privateData) *Conn {
-	e := &endpoint{cfg: Config{RecvBuffer: ring, Credits: int(credits)}, recvs: make([]byte, msgLen), buf: make([]byte, ringOffset+ring)}
+	e := &endpoint{
+		cfg: Config{RecvBuffer: ring, Credits: int(credits)}, recvs: make([]byte, msgLen),
+		buf: make([]byte, ringOffset+ring),
+	}
 	e.list, e.ring = e.buf[:ringOffset], e.buf[ringOffset:]
 	return newState(e, nil, peer)
 }
@@ -41,7 +44,9 @@ func (c *Conn) check(t *testing.T) {
 // accepts them or returns ErrProtocol, and what it knows of its memory and the peer's stays whole.
 func FuzzEngine(f *testing.F) {
 	f.Add([]byte{0, 6, 0, 0, 0, 2, 6, 0, 0, 80, 0, 0, 152})
-	f.Add([]byte{0, 0, 16, 0, 0, 2, 255, 2, 255, 3, 0, 1, 1, 0, 32, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 16, 0, 0, 0, 33, 0, 0, 152})
+	f.Add([]byte{
+		0, 0, 16, 0, 0, 2, 255, 2, 255, 3, 0, 1, 1, 0, 32, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 16, 0, 0, 0, 33, 0, 0, 152,
+	})
 	f.Add([]byte{0, 2, 0, 0, 224, 0, 1, 0, 0, 0})
 	f.Fuzz(func(t *testing.T, script []byte) {
 		const ring, credits = 8192, minCredits

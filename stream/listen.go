@@ -64,7 +64,8 @@ func (c *ListenConfig) listen(f func(*iwarp.ListenConfig) (*iwarp.Listener, erro
 		}
 	}
 	ln, err := f(&iwarp.ListenConfig{
-		Config: n.Conn, NetListenConfig: lc.NetListenConfig, MaxPending: lc.MaxPending, MaxPendingPerPeer: lc.MaxPendingPerPeer,
+		Config: n.Conn, NetListenConfig: lc.NetListenConfig, MaxPending: lc.MaxPending,
+		MaxPendingPerPeer: lc.MaxPendingPerPeer,
 	})
 	if err != nil {
 		return nil, err

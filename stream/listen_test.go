@@ -12,8 +12,10 @@ import (
 func TestListenConfig(t *testing.T) {
 	controlled := false
 	lc := &ListenConfig{
-		NetListenConfig: &net.ListenConfig{Control: func(string, string, syscall.RawConn) error { controlled = true; return nil }},
-		MaxPending:      1,
+		NetListenConfig: &net.ListenConfig{
+			Control: func(string, string, syscall.RawConn) error { controlled = true; return nil },
+		},
+		MaxPending: 1,
 	}
 	ln, err := lc.Listen(t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {

@@ -206,8 +206,12 @@ func measureSpeed(t *testing.T, rounds int, host speedHost) {
 			ratios, cpuRatios = append(ratios, took[0]/took[1]), append(cpuRatios, cpu[1]/cpu[0])
 		}
 		slices.Sort(ratios)
-		t.Logf("%-16s us: tcp %8.2f, stream %8.2f; of tcp %.2f (%.2f..%.2f); cpu us: tcp %8.2f, stream %8.2f, ratio %.2f", w.name,
-			median(times[0]), median(times[1]), median(ratios), ratios[0], ratios[rounds-1], median(cpus[0]), median(cpus[1]), median(cpuRatios))
+		t.Logf("%-16s us: tcp %8.2f, stream %8.2f; of tcp %.2f (%.2f..%.2f); cpu us: tcp %8.2f, stream %8.2f, ratio "+
+			"%.2f",
+			w.name,
+			median(times[0]), median(times[1]), median(ratios), ratios[0], ratios[rounds-1], median(cpus[0]), median(
+				cpus[1],
+			), median(cpuRatios))
 	}
 }
 

@@ -232,7 +232,9 @@ func (c *Conn) send(cu *cursor, copied bool) (total int, lent bool, err error) {
 			sg, w.bounced = append(sg[:0], w.bounce[:n]), w.posted
 		}
 		binary.LittleEndian.PutUint32(p.msg[:], message(kindData, uint32(n)))
-		wr[0] = iwarp.SendWR{Op: iwarp.OpWrite, SG: sg, Remote: remote(&out.grants[0], 0), Inline: inline, Unsignaled: true}
+		wr[0] = iwarp.SendWR{
+			Op: iwarp.OpWrite, SG: sg, Remote: remote(&out.grants[0], 0), Inline: inline, Unsignaled: true,
+		}
 		wr[1] = iwarp.SendWR{Op: iwarp.OpSend, SG: p.msgSG[:], Inline: true, ID: w.posted}
 		out.use(n)
 		total, lent = total+n, lent || !inline && !copied

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
+
+	"github.com/go-iwarp/iwarp/internal/ring"
 )
 
 // CQ is a completion queue. Send and receive queues of any number of QPs may
@@ -18,9 +20,9 @@ type CQ struct {
 	used  atomic.Int64 // entries that completions have, or that posted work requests may still need
 
 	mu      sync.Mutex
-	ring    []Completion // made for the first completion
-	head    int
-	count   int
+	ring    ring.Ring[Completion] // made for the first completion
+	head    uint64                // the oldest
+	tail    uint64                // where the next one goes
 	armed   armState
 	polled  atomic.Pointer[[]*Conn] // connections that Poll or Wait may read; never changed in place
 	events  chan struct{}
@@ -93,25 +95,27 @@ func (q *CQ) take(c []Completion) int {
 // takeLocked moves completions into c. If some are left, next is who should be
 // woken for them, after the lock.
 func (q *CQ) takeLocked(c []Completion) (n int, next *cqWaiter) {
-	n = min(len(c), q.count)
+	n = min(len(c), q.count())
 	if n == 0 {
 		return 0, nil
 	}
 	for i := range n {
-		c[i] = q.ring[q.head]
+		oldest := q.ring.At(q.head)
+		c[i], *oldest = *oldest, Completion{}
 		if c[i].isRecv() {
 			c[i].QP.queues.polled()
 		}
-		q.ring[q.head] = Completion{}
-		q.head = (q.head + 1) % len(q.ring)
+		q.head++
 	}
-	q.count -= n
 	q.used.Add(int64(-n))
-	if q.count > 0 {
+	if q.count() > 0 {
 		next = q.waiters.first()
 	}
 	return n, next
 }
+
+// count is the number of completions that are there.
+func (q *CQ) count() int { return int(q.tail - q.head) }
 
 // addPolled lets Poll and Wait read a connection.
 func (q *CQ) addPolled(c *Conn) {
@@ -200,7 +204,7 @@ func (q *CQ) reserve(n int) error {
 
 func (q *CQ) full(used int64) error {
 	q.mu.Lock()
-	count := min(q.count, int(used))
+	count := min(q.count(), int(used))
 	q.mu.Unlock()
 	return fmt.Errorf("%w: depth %d, %d completions to poll, %d work requests posted", ErrCQFull, q.depth, count,
 		int(used)-count)
@@ -217,11 +221,9 @@ func (q *CQ) release(n int) {
 // without the lock, or would run into it.
 func (q *CQ) push(c *Completion) {
 	q.mu.Lock()
-	if q.ring == nil {
-		q.ring = make([]Completion, q.depth)
-	}
-	q.ring[(q.head+q.count)%len(q.ring)] = *c
-	q.count++
+	q.ring.Make(q.depth)
+	*q.ring.At(q.tail) = *c
+	q.tail++
 	// Rule: RDMAP-5.3-09
 	event := q.armed == armedAny || q.armed == armedSolicited && (c.Solicited || c.Err != nil)
 	if event {

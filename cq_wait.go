@@ -145,7 +145,7 @@ func (w *cqWaiter) unwatch() {
 func (q *CQ) takeOrEnqueue(c []Completion) (n int, w *cqWaiter) {
 	q.mu.Lock()
 	n, next := q.takeLocked(c)
-	if n == 0 && q.count == 0 && !q.closed.Load() {
+	if n == 0 && q.count() == 0 && !q.closed.Load() {
 		w = q.waiters.add()
 	}
 	q.mu.Unlock()

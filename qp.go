@@ -125,7 +125,7 @@ func (q *QP) makeQueues(in *inbox) error {
 	case q.cfg.Queues != nil:
 		q.queues = &elsewhere{qp: q, Queues: q.cfg.Queues}
 	default:
-		q.queues = &recvQueue{toCQs: toCQs{q}, entries: make([]recvEntry, q.cfg.RecvDepth)}
+		q.queues = newRecvQueue(q, q.cfg.RecvDepth)
 	}
 	return nil
 }

@@ -5,6 +5,7 @@ import (
 	"sync"
 
 	"github.com/go-iwarp/iwarp/ddp"
+	"github.com/go-iwarp/iwarp/internal/ring"
 	"github.com/go-iwarp/iwarp/protocol"
 	"github.com/go-iwarp/iwarp/rdmap"
 )
@@ -16,7 +17,7 @@ type recvQueue struct {
 	toCQs
 
 	mu      sync.Mutex
-	entries []recvEntry
+	entries ring.Ring[recvEntry]
 	head    uint64 // oldest that has not completed
 	taken   uint64 // next to be taken by a message
 	tail    uint64
@@ -29,13 +30,19 @@ type recvEntry struct {
 	done bool // completed; the queue's head has not passed it yet
 }
 
-func (q *recvQueue) at(i uint64) *recvEntry { return &q.entries[i%uint64(len(q.entries))] }
+func newRecvQueue(qp *QP, depth int) *recvQueue {
+	q := &recvQueue{toCQs: toCQs{qp}}
+	q.entries.Make(depth)
+	return q
+}
 
 func (q *recvQueue) full() bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return q.tail-q.head >= uint64(len(q.entries))
+	return q.fullLocked()
 }
+
+func (q *recvQueue) fullLocked() bool { return q.tail-q.head >= uint64(q.entries.Size()) }
 
 // waiting reports whether a buffer is posted that no message has taken.
 func (q *recvQueue) waiting() bool {
@@ -55,9 +62,9 @@ func (q *recvQueue) post(wr *RecvWR) error {
 		return err
 	}
 	q.mu.Lock()
-	full := q.tail-q.head >= uint64(len(q.entries))
+	full := q.fullLocked()
 	if !full {
-		e := q.at(q.tail)
+		e := q.entries.At(q.tail)
 		e.id, e.done = wr.ID, false
 		e.sg = append(e.sg[:0], wr.SG...)
 		q.tail++
@@ -74,7 +81,7 @@ func (q *recvQueue) post(wr *RecvWR) error {
 }
 
 func (q *recvQueue) errFull() error {
-	return fmt.Errorf("%w: %d posted", ErrRecvQueueFull, len(q.entries))
+	return fmt.Errorf("%w: %d posted", ErrRecvQueueFull, q.entries.Size())
 }
 
 // Take implements ddp.Source.
@@ -85,7 +92,7 @@ func (q *recvQueue) Take(*ddp.Header) (ddp.Buffer, bool) {
 	var b ddp.Buffer
 	if some {
 		q.taken++
-		b = ddp.Buffer{SG: q.at(i).sg, Token: i}
+		b = ddp.Buffer{SG: q.entries.At(i).sg, Token: i}
 	}
 	q.mu.Unlock()
 	return b, some
@@ -94,11 +101,11 @@ func (q *recvQueue) Take(*ddp.Header) (ddp.Buffer, bool) {
 // deliver completes the buffer that a message has filled.
 func (q *recvQueue) deliver(d *rdmap.Delivery) *protocol.Error {
 	q.mu.Lock()
-	e := q.at(d.Buffer.Token)
+	e := q.entries.At(d.Buffer.Token)
 	id := e.id
 	clear(e.sg)
 	e.done = true
-	for q.head < q.taken && q.at(q.head).done {
+	for q.head < q.taken && q.entries.At(q.head).done {
 		q.head++
 	}
 	q.received(id, d)
@@ -118,7 +125,7 @@ func (q *recvQueue) end(err error) {
 
 func (q *recvQueue) flush() {
 	for ; q.head < q.tail; q.head++ {
-		e := q.at(q.head)
+		e := q.entries.At(q.head)
 		if e.done {
 			continue
 		}
@@ -131,4 +138,4 @@ func (q *recvQueue) flush() {
 func (q *recvQueue) polled()          {}
 func (q *recvQueue) disown()          {}
 func (q *recvQueue) leave()           {}
-func (q *recvQueue) completions() int { return len(q.entries) }
+func (q *recvQueue) completions() int { return q.entries.Size() }

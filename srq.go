@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"sync"
 	"sync/atomic"
+
+	"github.com/go-iwarp/iwarp/internal/ring"
 )
 
 // SRQConfig configures an [SRQ]. Nil, and zero in a field, mean the documented
@@ -35,10 +37,10 @@ type SRQ struct {
 
 	mu     sync.Mutex
 	slots  []recvEntry
-	free   []uint32 // slots without a receive
-	fifo   []uint32 // slots with a receive, oldest at first; a ring
-	first  int
-	count  int
+	free   []uint32          // slots without a receive
+	posted ring.Ring[uint32] // slots with a receive, from head to tail
+	head   uint64
+	tail   uint64
 	limit  int
 	shares map[*QP]int
 	begun  int    // receives that messages have taken which are not whole
@@ -74,9 +76,10 @@ func (p *PD) NewSRQ(cfg *SRQConfig) (*SRQ, error) {
 		return nil, err
 	}
 	q := &SRQ{
-		pd: p, cfg: c, slots: make([]recvEntry, c.Depth), fifo: make([]uint32, c.Depth),
+		pd: p, cfg: c, slots: make([]recvEntry, c.Depth),
 		shares: make(map[*QP]int), events: make(chan struct{}, 1),
 	}
+	q.posted.Make(c.Depth)
 	for i := range q.slots {
 		q.free = append(q.free, uint32(i))
 	}
@@ -115,8 +118,8 @@ func (q *SRQ) post(wr *RecvWR) error {
 		e := &q.slots[slot]
 		e.id, e.sg = wr.ID, append(e.sg[:0], wr.SG...)
 		q.most = max(q.most, sizeOf(wr.SG))
-		q.fifo[(q.first+q.count)%len(q.fifo)] = slot
-		q.count++
+		*q.posted.At(q.tail) = slot
+		q.tail++
 		return nil
 	}
 }
@@ -132,7 +135,7 @@ func (q *SRQ) Arm(limit int) {
 }
 
 func (q *SRQ) checkLimit() {
-	if q.count < q.limit {
+	if q.count() < q.limit {
 		q.limit = 0
 		q.due.Store(true)
 	}
@@ -152,8 +155,10 @@ func (q *SRQ) Events() <-chan struct{} { return q.events }
 func (q *SRQ) Posted() int {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return q.count
+	return q.count()
 }
+
+func (q *SRQ) count() int { return int(q.tail - q.head) }
 
 // Shares tells how many receives each QP holds: taken by a message and not yet
 // polled by the program. QPs that hold none, or are closed, are left out.
@@ -181,7 +186,7 @@ func (q *SRQ) Close() error {
 	}
 	if !q.closed {
 		q.closed = true
-		q.slots, q.count = nil, 0 // with the memory of the receives
+		q.slots, q.head = nil, q.tail // with the memory of the receives
 		q.pd.leave()
 		q.pd.give(resEntries, int64(q.cfg.Depth))
 	}
@@ -210,7 +215,7 @@ func (q *SRQ) leave(qp *QP) {
 func (q *SRQ) spare() (ok bool, most uint64) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return q.count > q.begun, q.most
+	return q.count() > q.begun, q.most
 }
 
 // take hands the oldest receive to a message of qp; begun says that it is not whole.
@@ -218,12 +223,11 @@ func (q *SRQ) take(qp *QP, begun bool) (uint32, [][]byte, bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	// Rule: DDP-8.3.2-06, RDMAP-8.1.2-07, SEC-6.4.3.1-01
-	if q.count == 0 || q.shares[qp] >= q.cfg.MaxShare {
+	if q.count() == 0 || q.shares[qp] >= q.cfg.MaxShare {
 		return 0, nil, false
 	}
-	slot := q.fifo[q.first]
-	q.first = (q.first + 1) % len(q.fifo)
-	q.count--
+	slot := *q.posted.At(q.head)
+	q.head++
 	q.shares[qp]++
 	if begun {
 		q.begun++

@@ -23,7 +23,7 @@ func (s *Stream) TakeResponse(msn uint32) (id uint32, ok bool) {
 	if !ok {
 		return 0, false
 	}
-	return s.outstanding.at(b.Token).id, true
+	return s.outstanding.At(b.Token).id, true
 }
 
 // NewControl returns the control octet of a message that a stream sends.

@@ -61,7 +61,7 @@ func (s *Stream) unguard(was bool) {
 func (s *Stream) blameSource(index uint64, gone error, terminate bool) {
 	err := &protocol.Error{
 		Code: protocol.RDMAPLocalCatastrophic, Section: "RFC 5040 section 4.8",
-		Detail: "the source of a " + s.queue.at(index).req.Op.String(), Err: gone,
+		Detail: "the source of a " + s.queue.At(index).req.Op.String(), Err: gone,
 	}
 	s.fail(err, terminate)
 	if s.err == err {
@@ -80,7 +80,7 @@ func (s *Stream) lostSource(err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for i := s.queue.acked; i < s.queue.next; i++ {
-		e := s.queue.at(i)
+		e := s.queue.At(i)
 		if e.state == entryStarted && e.req.Op != OpRead && slices.ContainsFunc(e.req.SG, gone.Within) {
 			s.blameSource(i, gone, false)
 			return

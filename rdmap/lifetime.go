@@ -145,7 +145,7 @@ func peerGone(when, section string) *protocol.Error {
 // responsesDue reports whether a posted request needs an answer of the peer.
 func (s *Stream) responsesDue() bool {
 	for i := s.queue.head; i < s.queue.tail; i++ {
-		if e := s.queue.at(i); e.req.Op.awaitsResponse() && e.state != entryDone {
+		if e := s.queue.At(i); e.req.Op.awaitsResponse() && e.state != entryDone {
 			return true
 		}
 	}
@@ -177,7 +177,7 @@ func (s *Stream) settle() {
 	s.setPhase(phaseFlushed)
 	cut := false
 	for i := s.queue.head; i < s.queue.tail; i++ {
-		e := s.queue.at(i)
+		e := s.queue.At(i)
 		switch {
 		case i == s.culprit:
 			e.err, cut = s.err, true
@@ -212,7 +212,7 @@ func (s *Stream) findCulprit(err *protocol.Error) uint64 {
 		return noEntry
 	}
 	for i := s.queue.head; i < s.queue.next; i++ {
-		if s.queue.at(i).sent(&h) {
+		if s.queue.At(i).sent(&h) {
 			return i
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"sync/atomic"
 
 	"github.com/go-iwarp/iwarp/ddp"
+	"github.com/go-iwarp/iwarp/internal/ring"
 	"github.com/go-iwarp/iwarp/protocol"
 )
 
@@ -24,8 +25,9 @@ type outstanding struct {
 // ORD. Each slot has a sink of its own, whose STag the peer sees for one Read
 // only: no RDMA Write can reach it, and no Response after the Read is done.
 type outstandingQueue struct {
+	ring.Ring[outstanding] // made when the first is needed
+
 	size       int
-	slots      []outstanding // made when the first is needed
 	table      *ddp.Table
 	head, tail uint64
 	// lastID counts the atomics. It is the Request Identifier of the latest, and
@@ -37,17 +39,14 @@ func (q *outstandingQueue) init(t *ddp.Table, ord int) {
 	q.table, q.size = t, ord
 }
 
-func (q *outstandingQueue) at(i uint64) *outstanding { return &q.slots[i%uint64(len(q.slots))] }
-func (q *outstandingQueue) full() bool               { return q.tail-q.head >= uint64(q.size) }
-func (q *outstandingQueue) empty() bool              { return q.tail == q.head }
+func (q *outstandingQueue) full() bool  { return q.tail-q.head >= uint64(q.size) }
+func (q *outstandingQueue) empty() bool { return q.tail == q.head }
 
 // prepare makes the next slot ready for a request whose answer is placed in size
 // octets of its own. It is false if the table has no STag left for the sink.
 func (q *outstandingQueue) prepare(size uint32) bool {
-	if q.slots == nil {
-		q.slots = make([]outstanding, q.size)
-	}
-	o := q.at(q.tail)
+	q.Make(q.size)
+	o := q.At(q.tail)
 	if size > 0 && o.sink == nil {
 		o.sink = q.table.NewSink()
 	}
@@ -56,7 +55,7 @@ func (q *outstandingQueue) prepare(size uint32) bool {
 
 // push records a request that is about to be sent. prepare has been called.
 func (q *outstandingQueue) push(index uint64, e *entry) *outstanding {
-	o := q.at(q.tail)
+	o := q.At(q.tail)
 	// Rule: RDMAP-5.2-01
 	q.tail++
 	o.entry, o.isAtomic, o.size = index, e.req.Op != OpRead, e.total
@@ -78,7 +77,7 @@ func (q *outstandingQueue) push(index uint64, e *entry) *outstanding {
 // find returns the outstanding Read with that sink STag, nil if there is none.
 func (q *outstandingQueue) find(stag ddp.STag) (o *outstanding, oldest bool) {
 	for i := q.head; i < q.tail; i++ {
-		if o := q.at(i); !o.isAtomic && o.size > 0 && o.stag == stag {
+		if o := q.At(i); !o.isAtomic && o.size > 0 && o.stag == stag {
 			return o, i == q.head
 		}
 	}
@@ -90,11 +89,11 @@ func (q *outstandingQueue) oldest() *outstanding {
 	if q.empty() {
 		return nil
 	}
-	return q.at(q.head)
+	return q.At(q.head)
 }
 
 func (q *outstandingQueue) pop() {
-	if o := q.at(q.head); o.sink != nil {
+	if o := q.At(q.head); o.sink != nil {
 		o.sink.Disarm()
 	}
 	q.head++
@@ -102,11 +101,12 @@ func (q *outstandingQueue) pop() {
 
 // close makes every sink unreachable and gives its STag back.
 func (q *outstandingQueue) close() {
-	for i := range q.slots {
-		if s := q.slots[i].sink; s != nil {
+	slots := q.All()
+	for i := range slots {
+		if s := slots[i].sink; s != nil {
 			s.Disarm()
 			s.Close()
-			q.slots[i].sink = nil
+			slots[i].sink = nil
 		}
 	}
 	q.head = q.tail
@@ -125,13 +125,12 @@ type inbound struct {
 // inboundQueue is QN 1: as many buffers as IRD, answered in order of arrival
 // (RFC 5040 section 5.2.2).
 type inboundQueue struct {
-	size  int
-	slots []inbound // made when the first is needed
-	head  uint64    // oldest that is not answered
-	ready uint64    // those before it are delivered; its MSN is ready+1
-}
+	ring.Ring[inbound] // made when the first is needed
 
-func (q *inboundQueue) at(i uint64) *inbound { return &q.slots[i%uint64(len(q.slots))] }
+	size  int
+	head  uint64 // oldest that is not answered
+	ready uint64 // those before it are delivered; its MSN is ready+1
+}
 
 // inboundSource hands QN 1 buffers to DDP. A request beyond IRD finds none, and
 // DDP reports 1/2/02 (RFC 5040 section 6.1).
@@ -150,10 +149,8 @@ func (src *inboundSource) Take(h *ddp.Header) (ddp.Buffer, bool) {
 	if i-q.head >= uint64(q.size) {
 		return ddp.Buffer{}, false
 	}
-	if q.slots == nil {
-		q.slots = make([]inbound, q.size)
-	}
-	slot := q.at(i)
+	q.Make(q.size)
+	slot := q.At(i)
 	slot.sg[0] = slot.octets[:]
 	// Rule: RDMAP-5.2.1-02, EXT-5.2.1-07
 	return ddp.Buffer{SG: slot.sg[:], Token: i}, true
@@ -171,7 +168,7 @@ func (src *responseSource) Take(h *ddp.Header) (ddp.Buffer, bool) {
 	q := &s.outstanding
 	for i := q.head; i < q.tail; i++ {
 		// Rule: EXT-5-05, EXT-5.2.2-02, EXT-5.2.2-04
-		if o := q.at(i); o.isAtomic && o.id == h.MSN {
+		if o := q.At(i); o.isAtomic && o.id == h.MSN {
 			o.sg[0] = o.reply[:]
 			return ddp.Buffer{SG: o.sg[:], Token: i}, true
 		}

@@ -335,7 +335,7 @@ func (s *Stream) deliverReadRequest(m *ddp.Message) *protocol.Error {
 	if m.Length != ReadRequestLen {
 		return lengthError(OpcodeReadRequest, m.Length, ReadRequestLen, "RFC 5040 section 4.4")
 	}
-	slot := s.inbound.at(m.Buffer.Token)
+	slot := s.inbound.At(m.Buffer.Token)
 	r, _, err := ParseReadRequest(slot.octets[:])
 	if err != nil {
 		return lengthError(OpcodeReadRequest, m.Length, ReadRequestLen, "RFC 5040 section 4.4")
@@ -353,7 +353,7 @@ func (s *Stream) deliverAtomicRequest(m *ddp.Message) *protocol.Error {
 	if m.Length != AtomicRequestLen {
 		return lengthError(OpcodeAtomicRequest, m.Length, AtomicRequestLen, "RFC 7306 section 5.2.1")
 	}
-	slot := s.inbound.at(m.Buffer.Token)
+	slot := s.inbound.At(m.Buffer.Token)
 	a, _, err := ParseAtomicRequest(slot.octets[:])
 	if err != nil {
 		return lengthError(OpcodeAtomicRequest, m.Length, AtomicRequestLen, "RFC 7306 section 5.2.1")
@@ -424,7 +424,7 @@ func (s *Stream) deliverAtomicResponse(m *ddp.Message) *protocol.Error {
 
 // responded completes the oldest outstanding request.
 func (s *Stream) responded(o *outstanding, original uint64) {
-	e := s.queue.at(o.entry)
+	e := s.queue.At(o.entry)
 	// Rule: RDMAP-5.5-13
 	e.state, e.original = entryDone, original
 	s.outstanding.pop()

@@ -9,6 +9,7 @@ import (
 
 	"github.com/go-iwarp/iwarp/ddp"
 	"github.com/go-iwarp/iwarp/internal/fault"
+	"github.com/go-iwarp/iwarp/internal/ring"
 )
 
 // Op is the kind of a work request: the ULP's view. One Op may become one of several
@@ -187,44 +188,31 @@ type entry struct {
 	err      error
 }
 
-// sendQueue is a ring of entries. The indices only grow; an entry lies at index
-// modulo the size. acked <= next <= tail and head <= acked.
+// sendQueue is a ring of entries. acked <= next <= tail and head <= acked.
 //
 // The ring grows as it is needed, up to limit, so that an idle connection costs
 // little. An entry may move then, under the stream's lock; what the send owner
 // reads without the lock (header, own) is not changed, and the old copy stays.
 type sendQueue struct {
-	entries []entry
-	limit   int
-	head    uint64 // oldest that has not completed
-	acked   uint64 // oldest that the LLP has not taken in full
-	next    uint64 // first that has not been started
-	tail    uint64 // where the next post goes
-	hidden  int    // entries that are not the ULP's: the RTR indication
+	ring.Ring[entry]
+
+	limit  int
+	head   uint64 // oldest that has not completed
+	acked  uint64 // oldest that the LLP has not taken in full
+	next   uint64 // first that has not been started
+	tail   uint64 // where the next post goes
+	hidden int    // entries that are not the ULP's: the RTR indication
 }
 
-func (q *sendQueue) at(i uint64) *entry { return &q.entries[i%uint64(len(q.entries))] }
-func (q *sendQueue) full() bool         { return q.len() == q.limit }
-func (q *sendQueue) len() int           { return int(q.tail - q.head) }
-func (q *sendQueue) empty() bool        { return q.tail == q.head }
-
-// grow doubles the ring if it has no free entry.
-func (q *sendQueue) grow() {
-	if q.len() < len(q.entries) {
-		return
-	}
-	bigger := make([]entry, min(max(4, 2*len(q.entries)), q.limit))
-	for i := q.head; i < q.tail; i++ {
-		bigger[i%uint64(len(bigger))] = *q.at(i)
-	}
-	q.entries = bigger
-}
+func (q *sendQueue) full() bool  { return q.len() == q.limit }
+func (q *sendQueue) len() int    { return int(q.tail - q.head) }
+func (q *sendQueue) empty() bool { return q.tail == q.head }
 
 // add copies r into the ring. The caller has checked r and full. The error is that
 // the octets of an inline request are not there.
 func (q *sendQueue) add(r *SendWR, context any, total uint32, hidden bool) error {
-	q.grow()
-	e := q.at(q.tail)
+	q.Grow(q.head, q.tail, q.limit)
+	e := q.At(q.tail)
 	e.req, e.context, e.total, e.hidden, e.state, e.begun, e.original, e.err = *r, context, total, hidden, entryQueued,
 		false, 0, nil
 	if r.Inline {

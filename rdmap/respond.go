@@ -92,7 +92,7 @@ func (s *Stream) startResponse() bool {
 	}
 	t := &s.send
 	// Rule: RDMAP-5.2.1-04, RDMAP-5.2.2-04, EXT-5.2.1-12, EXT-5.4-03, EXT-5.4-06, EXT-7-01
-	t.request, t.released = *q.at(q.head), false
+	t.request, t.released = *q.At(q.head), false
 	if t.request.isAtomic {
 		return s.startAtomicResponse()
 	}

@@ -216,7 +216,7 @@ func (s *Stream) batchTaken() {
 	s.letGo()
 	s.countSent()
 	for q := &s.queue; q.acked < s.send.queued; q.acked++ {
-		e := q.at(q.acked)
+		e := q.At(q.acked)
 		switch {
 		case e.state != entryStarted: // local, or the Response was faster than we
 		case e.req.Op.awaitsResponse():
@@ -317,7 +317,7 @@ func (s *Stream) requestDue() bool {
 	if s.queue.next == s.queue.tail {
 		return false
 	}
-	e := s.queue.at(s.queue.next)
+	e := s.queue.At(s.queue.next)
 	if e.state == entryDone {
 		return true // withdrawn
 	}
@@ -333,7 +333,7 @@ func (s *Stream) requestDue() bool {
 func (s *Stream) startRequest() bool {
 	for s.requestDue() {
 		index := s.queue.next
-		e := s.queue.at(index)
+		e := s.queue.At(index)
 		// Rule: DDP-5.3-01, RDMAP-5.1-05, RDMAP-5.2.1-06, RDMAP-5.3-05, RDMAP-5.5-08, EXT-5.2.1-11, EXT-6.3-05
 		// Rule: EXT-6.4-01
 		s.queue.next++

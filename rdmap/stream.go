@@ -340,7 +340,7 @@ func (s *Stream) Outstanding() int {
 func (s *Stream) complete() {
 	// Rule: RDMAP-5.5-09, RDMAP-5.5-10
 	for s.queue.head < s.queue.acked {
-		e := s.queue.at(s.queue.head)
+		e := s.queue.At(s.queue.head)
 		if e.state != entryDone {
 			return
 		}

@@ -11,7 +11,7 @@ func (s *Stream) Withdraw(context, instead any) bool {
 	defer s.mu.Unlock()
 	// The oldest are the likeliest to be gone, so the search begins at the newest.
 	for i := s.queue.tail; i > s.queue.next; i-- {
-		e := s.queue.at(i - 1)
+		e := s.queue.At(i - 1)
 		if e.hidden || e.state != entryQueued || e.context != context {
 			continue
 		}

@@ -26,7 +26,7 @@ var programMutants = []mutant{
 	},
 	{
 		name: "cq-overflows", ids: "SEC-6.4.3.2-01, SEC-6.4.6-01", in: "iwarp.CQ.reserve",
-		old: "if used+int64(n) > int64(q.depth) {", new: "if q.count+n > q.depth {",
+		old: "if used+int64(n) > int64(q.depth) {", new: "if q.count()+n > q.depth {",
 	},
 	{
 		name: "srq-share-ignored", ids: "SEC-6.4.3.1-01, DDP-8.3.2-06", in: "iwarp.SRQ.take",

@@ -144,7 +144,7 @@ var rdmapMutants = []mutant{
 	// requests, responses, order
 	{
 		name: "ord-exceeded", ids: "RDMAP-6.1-04, RDMAP-6.1-03", in: "rdmap.outstandingQueue.full",
-		old: "return q.tail-q.head >= uint64(q.size) }", new: "return q.tail-q.head >= uint64(len(q.slots)+1) }",
+		old: "return q.tail-q.head >= uint64(q.size) }", new: "return q.tail-q.head >= uint64(q.Size()+1) }",
 	},
 	{
 		name: "ird-exceeded", ids: "RDMAP-6.1-05, RDMAP-6.1-02", in: "rdmap.inboundSource.Take",
@@ -207,7 +207,7 @@ var rdmapMutants = []mutant{
 	},
 	{
 		name: "responses-reversed", ids: "RDMAP-5.2.2-04, RDMAP-5.2.1-04, EXT-5.4-06", in: "rdmap.Stream.startResponse",
-		old: "t.request, t.released = *q.at(q.head), false", new: "t.request, t.released = *q.at(q.ready - 1), false",
+		old: "t.request, t.released = *q.At(q.head), false", new: "t.request, t.released = *q.At(q.ready - 1), false",
 	},
 	{
 		name: "answers-forgotten-behind-a-batch", ids: "RDMAP-5.2.1-09", in: "rdmap.Stream.progress",

@@ -150,9 +150,6 @@ func (c *Config) withDefaults() (*Config, error) {
 	setDefault(&n.ORD, min(defaultDepth, n.Device.limits.MaxRead))
 	setDefault(&n.StartupTimeout, 10*time.Second)
 	setDefault(&n.CloseTimeout, 5*time.Second)
-	setDefault(&n.RecvDepth, min(defaultQueue, n.Device.limits.MaxWR))
-	setDefault(&n.RecvSize, defaultRecvSize)
-	setDefault(&n.SendDepth, min(defaultQueue, n.Device.limits.MaxWR))
 	if n.Logger == nil {
 		n.Logger = n.Device.logger
 	}
@@ -219,29 +216,15 @@ func (c *Config) check() error {
 				c.Device.limits.MaxRead)
 		}
 	}
-	for _, f := range [...]limit{
-		{"Config.RecvDepth", c.RecvDepth, 1, c.Device.limits.MaxWR},
-		{"Config.SendDepth", c.SendDepth, 1, c.Device.limits.MaxWR},
-		{"Config.RecvSize", c.RecvSize, 1, 1 << 30},
-	} {
-		if err := f.check(); err != nil {
-			return err
-		}
+	err := settle(
+		limit{"Config.RecvDepth", &c.RecvDepth, defaultQueue, 1, c.Device.limits.MaxWR},
+		limit{"Config.SendDepth", &c.SendDepth, defaultQueue, 1, c.Device.limits.MaxWR},
+		limit{"Config.RecvSize", &c.RecvSize, defaultRecvSize, 1, 1 << 30},
+	)
+	if err != nil {
+		return err
 	}
 	return c.MPA.check()
-}
-
-// limit is the range of a field.
-type limit struct {
-	name            string
-	value, min, max int
-}
-
-func (l limit) check() error {
-	if l.value < l.min || l.value > l.max {
-		return fmt.Errorf("%w: %s is %d: between %d and %d", ErrLimit, l.name, l.value, l.min, l.max)
-	}
-	return nil
 }
 
 // options returns the startup options for a connection between two addresses.

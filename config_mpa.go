@@ -82,7 +82,7 @@ func (m *MPAConfig) check() error {
 	if m.RequirePeerToPeer && (m.Revision != 2 || m.RTR == 0) {
 		return fmt.Errorf("iwarp: Config.MPA.RequirePeerToPeer needs revision 2 and a kind of RTR")
 	}
-	return limit{"Config.MPA.FPDUMax", m.FPDUMax, 0, maxFPDU}.check()
+	return settle(limit{"Config.MPA.FPDUMax", &m.FPDUMax, 0, 0, maxFPDU})
 }
 
 // maxFPDU is the largest FPDU without Markers: 64768 octets of ULPDU, its length

@@ -48,8 +48,8 @@ func (d *Device) NewCQ(depth int) (*CQ, error) {
 }
 
 func (d *Device) newCQ(t *Tenant, depth int) (*CQ, error) {
-	if depth < 1 || depth > d.limits.MaxCQE {
-		return nil, fmt.Errorf("%w: completion queue depth %d: between 1 and %d", ErrLimit, depth, d.limits.MaxCQE)
+	if err := settle(limit{"the depth of the completion queue", &depth, 0, 1, d.limits.MaxCQE}); err != nil {
+		return nil, err
 	}
 	if err := d.manager.take(resCQ, 1, &t.acct, nil); err != nil {
 		return nil, err

@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 
 	"github.com/go-iwarp/iwarp/ddp"
+	"github.com/go-iwarp/iwarp/protocol"
 )
 
 // DeviceConfig configures a [Device]. Nil, and zero in a field, mean the
@@ -117,7 +118,8 @@ type Device struct {
 	connects  atomic.Uint64
 }
 
-// NewDevice makes a device. The error names a field of cfg that is out of range.
+// NewDevice makes a device. The error names a field of cfg that is out of range, and wraps
+// [ErrLimit] for a limit of its resources.
 func NewDevice(cfg *DeviceConfig) (*Device, error) {
 	var c DeviceConfig
 	if cfg != nil {
@@ -134,30 +136,22 @@ func NewDevice(cfg *DeviceConfig) (*Device, error) {
 		policy.Peers = append([]netip.Prefix(nil), policy.Peers...)
 		c.CRCSuppression = &policy
 	}
-	l := DeviceLimits{MaxInline: maxInline, MaxMessage: 1<<32 - 1}
-	for _, f := range [...]struct {
-		name          string
-		value         int
-		def, min, max int
-		to            *int
-	}{
-		{"MaxPD", c.MaxPD, 65536, 1, 1<<31 - 1, &l.MaxPD},
-		{"MaxQP", c.MaxQP, 65536, 1, 1<<31 - 1, &l.MaxQP},
-		{"MaxCQ", c.MaxCQ, 131072, 1, 1<<31 - 1, &l.MaxCQ},
-		{"MaxMR", c.MaxMR, 1 << 20, 1, 1<<24 - 1, &l.MaxMR},
-		{"MaxCQE", c.MaxCQE, 1 << 20, 1, 1<<31 - 1, &l.MaxCQE},
-		{"MaxWR", c.MaxWR, 65536, 1, 1<<24 - 1, &l.MaxWR},
-		{"MaxSGE", c.MaxSGE, 256, 1, 1 << 16, &l.MaxSGE},
-		{"MaxRead", c.MaxRead, 1024, 0, 16382, &l.MaxRead},
-	} {
-		v := f.value
-		if v == 0 {
-			v = f.def
-		}
-		if v < f.min || v > f.max {
-			return nil, fmt.Errorf("iwarp: DeviceConfig.%s is %d: between %d and %d", f.name, f.value, f.min, f.max)
-		}
-		*f.to = v
+	l := DeviceLimits{
+		MaxPD: c.MaxPD, MaxQP: c.MaxQP, MaxCQ: c.MaxCQ, MaxMR: c.MaxMR, MaxCQE: c.MaxCQE, MaxWR: c.MaxWR, MaxSGE: c.MaxSGE,
+		MaxRead: c.MaxRead, MaxInline: maxInline, MaxMessage: 1<<32 - 1,
+	}
+	err := settle(
+		limit{"DeviceConfig.MaxPD", &l.MaxPD, 65536, 1, 1<<31 - 1},
+		limit{"DeviceConfig.MaxQP", &l.MaxQP, 65536, 1, 1<<31 - 1},
+		limit{"DeviceConfig.MaxCQ", &l.MaxCQ, 131072, 1, 1<<31 - 1},
+		limit{"DeviceConfig.MaxMR", &l.MaxMR, 1 << 20, 1, 1<<24 - 1},
+		limit{"DeviceConfig.MaxCQE", &l.MaxCQE, 1 << 20, 1, 1<<31 - 1},
+		limit{"DeviceConfig.MaxWR", &l.MaxWR, 65536, 1, 1<<24 - 1},
+		limit{"DeviceConfig.MaxSGE", &l.MaxSGE, 256, 1, 1 << 16},
+		limit{"DeviceConfig.MaxRead", &l.MaxRead, 1024, 0, protocol.MaxDepth},
+	)
+	if err != nil {
+		return nil, err
 	}
 	for _, f := range [...]struct {
 		name  string
@@ -179,8 +173,7 @@ func NewDevice(cfg *DeviceConfig) (*Device, error) {
 		resPD: int64(l.MaxPD), resQP: int64(l.MaxQP), resCQ: int64(l.MaxCQ), resMR: int64(l.MaxMR),
 		resEntries: c.MaxEntries, resOctets: c.MaxOctets,
 	}}
-	own, err := d.NewTenant(TenantConfig{Name: "default"})
-	d.own = own
+	d.own, err = d.NewTenant(TenantConfig{Name: "default"})
 	return d, err
 }
 

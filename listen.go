@@ -122,17 +122,15 @@ func (c *ListenConfig) withDefaults() (*ListenConfig, error) {
 	if n.NetListenConfig == nil {
 		n.NetListenConfig = &net.ListenConfig{}
 	}
-	setDefault(&n.MaxPending, 128)
-	setDefault(&n.MaxPendingPerPeer, n.MaxPending)
-	for _, f := range [...]limit{
-		{"ListenConfig.MaxPending", n.MaxPending, 1, 1 << 20},
-		{"ListenConfig.MaxPendingPerPeer", n.MaxPendingPerPeer, 1, n.MaxPending},
-	} {
-		if err := f.check(); err != nil {
-			return nil, err
-		}
+	err := settle(limit{"ListenConfig.MaxPending", &n.MaxPending, 128, 1, 1 << 20})
+	if err != nil {
+		return nil, err
 	}
-	var err error
+	most := n.MaxPending
+	err = settle(limit{"ListenConfig.MaxPendingPerPeer", &n.MaxPendingPerPeer, most, 1, most})
+	if err != nil {
+		return nil, err
+	}
 	n.Config, err = n.Config.withDefaults()
 	return &n, err
 }

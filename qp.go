@@ -68,25 +68,17 @@ func (p *PD) newQP(cfg *QPConfig, in *inbox) (*QP, error) {
 		c = *cfg
 	}
 	l := p.dev.limits
-	for _, f := range [...]struct {
-		name       string
-		value      *int
-		def, limit int
-	}{
-		{"SendDepth", &c.SendDepth, 128, l.MaxWR},
-		{"RecvDepth", &c.RecvDepth, 128, l.MaxWR},
-		{"MaxSGE", &c.MaxSGE, min(16, l.MaxSGE), l.MaxSGE},
-	} {
-		if f.value == &c.RecvDepth && (c.SRQ != nil || c.Queues != nil) {
-			c.RecvDepth = 0 // of a queue that it does not have
-			continue
-		}
-		if *f.value == 0 {
-			*f.value = min(f.def, f.limit)
-		}
-		if *f.value < 1 || *f.value > f.limit {
-			return nil, fmt.Errorf("%w: QPConfig.%s is %d: between 1 and %d", ErrLimit, f.name, *f.value, f.limit)
-		}
+	limits := []limit{
+		{"QPConfig.SendDepth", &c.SendDepth, defaultQueue, 1, l.MaxWR},
+		{"QPConfig.MaxSGE", &c.MaxSGE, 16, 1, l.MaxSGE},
+	}
+	if c.SRQ != nil || c.Queues != nil {
+		c.RecvDepth = 0 // of a queue that it does not have
+	} else {
+		limits = append(limits, limit{"QPConfig.RecvDepth", &c.RecvDepth, defaultQueue, 1, l.MaxWR})
+	}
+	if err := settle(limits...); err != nil {
+		return nil, err
 	}
 	if err := p.checkQueues(&c); err != nil {
 		return nil, err

@@ -61,16 +61,15 @@ func (p *PD) NewSRQ(cfg *SRQConfig) (*SRQ, error) {
 		c = *cfg
 	}
 	l := p.dev.limits
-	setDefault(&c.Depth, min(1024, l.MaxWR))
-	setDefault(&c.MaxSGE, min(16, l.MaxSGE))
-	setDefault(&c.MaxShare, c.Depth)
-	for _, f := range [...]struct {
-		name         string
-		value, limit int
-	}{{"Depth", c.Depth, l.MaxWR}, {"MaxSGE", c.MaxSGE, l.MaxSGE}, {"MaxShare", c.MaxShare, c.Depth}} {
-		if f.value < 1 || f.value > f.limit {
-			return nil, fmt.Errorf("%w: SRQConfig.%s is %d: between 1 and %d", ErrLimit, f.name, f.value, f.limit)
-		}
+	err := settle(
+		limit{"SRQConfig.Depth", &c.Depth, 1024, 1, l.MaxWR},
+		limit{"SRQConfig.MaxSGE", &c.MaxSGE, 16, 1, l.MaxSGE},
+	)
+	if err != nil {
+		return nil, err
+	}
+	if err := settle(limit{"SRQConfig.MaxShare", &c.MaxShare, c.Depth, 1, c.Depth}); err != nil {
+		return nil, err
 	}
 	if err := p.take(resEntries, int64(c.Depth)); err != nil {
 		return nil, err

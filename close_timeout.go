@@ -5,7 +5,6 @@ import (
 	"os"
 	"time"
 
-	"github.com/go-iwarp/iwarp/mpa"
 	"github.com/go-iwarp/iwarp/rdmap"
 )
 
@@ -51,16 +50,20 @@ func (c *Conn) timeUp() {
 // Reads, what it sends) does not count: it could go on for ever.
 type progress struct {
 	own      rdmap.Progressed
-	sent     uint64 // octets that TCP has taken
+	sent     uint64 // octets that the LLP has taken
 	segments uint64 // that have come whole
 	partial  uint64 // octets of the one that is coming
 }
 
 func (c *Conn) progress() progress {
 	p := progress{own: c.stream.Progressed()}
-	if m, ok := c.llp.(*mpa.Conn); ok {
-		s := m.Stats()
+	switch {
+	case c.under.mpa != nil:
+		s := c.under.mpa()
 		p.sent, p.segments, p.partial = s.OctetsSent, s.FPDUsReceived, s.OctetsRead-s.OctetsReceived
+	case c.under.carried != nil:
+		s := c.under.carried()
+		p.sent, p.segments = s.OctetsSent, s.SegmentsReceived
 	}
 	return p
 }

@@ -24,7 +24,7 @@ type Conn struct {
 	cfg *Config
 	lease
 	llp    ddp.LLP
-	nc     net.Conn // nil over an LLP that is not a net.Conn
+	under  under
 	stream *rdmap.Stream
 	agreed ConnectionState
 
@@ -50,7 +50,7 @@ type Conn struct {
 // It takes q over, and gives it back on error.
 func newConn(cfg *Config, q lease, llp ddp.LLP, st ConnectionState, initiator bool, id uint64) (*Conn, error) {
 	c := &Conn{
-		lease: q, cfg: cfg, llp: llp, agreed: st, unplaced: make(chan struct{}),
+		lease: q, cfg: cfg, llp: llp, under: lookUnder(llp), agreed: st, unplaced: make(chan struct{}),
 	}
 	c.life.init(cfg.Logger, id)
 	c.sendLoop, c.place = c.transmitAll, c.placeSegment
@@ -60,13 +60,15 @@ func newConn(cfg *Config, q lease, llp ddp.LLP, st ConnectionState, initiator bo
 		Recv: c.qp.queues, Handler: (*handler)(c.qp), Bound: &cfg.Device.held,
 		IRD: st.IRD, ORD: st.ORD, SendDepth: c.qp.cfg.SendDepth, MaxSGE: c.qp.cfg.MaxSGE, MaxInline: maxInline,
 		Initiator: initiator, RDMAC: st.RDMAC, Batched: true,
+		Unordered: c.under.window > 0, Window: c.under.window, Clock: uptime,
 	}
 	if st.PeerToPeer {
 		rc.RTR = st.RTR
 	}
-	if _, ok := llp.(*mpa.Conn); ok {
+	if c.under.mpa != nil {
 		rc.MaxSegment = cfg.MPA.maxSegment()
-	} else {
+	}
+	if _, ok := llp.(*mpa.Conn); !ok {
 		c.place = c.placeGuarded
 	}
 	c.stream = rdmap.NewStream(rc)
@@ -161,22 +163,22 @@ func (c *Conn) NewMR(buf []byte, access Access) (*MR, error) {
 
 // NetConn returns the connection below, nil if there is none. Octets must not be
 // read from it or written to it.
-func (c *Conn) NetConn() net.Conn { return c.nc }
+func (c *Conn) NetConn() net.Conn { return c.under.nc }
 
 // LocalAddr returns this end's address, nil if there is none.
 func (c *Conn) LocalAddr() net.Addr {
-	if c.nc == nil {
+	if c.under.local == nil {
 		return nil
 	}
-	return c.nc.LocalAddr()
+	return c.under.local()
 }
 
 // RemoteAddr returns the peer's address, nil if there is none.
 func (c *Conn) RemoteAddr() net.Addr {
-	if c.nc == nil {
+	if c.under.remote == nil {
 		return nil
 	}
-	return c.nc.RemoteAddr()
+	return c.under.remote()
 }
 
 // post checks a work request, reserves its completion and queues it. With w it has

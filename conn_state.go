@@ -4,6 +4,7 @@ import (
 	"log/slog"
 	"slices"
 
+	"github.com/go-iwarp/iwarp/ddp"
 	"github.com/go-iwarp/iwarp/mpa"
 	"github.com/go-iwarp/iwarp/rdmap"
 )
@@ -97,15 +98,21 @@ func (c *Conn) PeerSupports(op Op) Support { return c.stream.PeerSupports(op) }
 // Stats are a connection's counters and its sizes at the moment.
 type Stats struct {
 	MPA    mpa.Stats   // zero over another LLP
+	LLP    ddp.Carried // of an LLP other than MPA that counts; else zero
+	DDP    ddp.Stats   // segments that came out of order; zero where the LLP keeps the order
 	RDMAP  rdmap.Stats // messages and payload
-	MULPDU int         // octets of the largest segment sent, as last used
+	MULPDU int         // octets of the largest segment sent, as last used; 0 if the LLP does not tell
 }
 
 // Stats returns the counters. They are read one by one, not at one instant.
 func (c *Conn) Stats() Stats {
-	s := Stats{RDMAP: c.stream.Stats()}
-	if m, ok := c.llp.(*mpa.Conn); ok {
-		s.MPA = m.Stats()
+	s := Stats{RDMAP: c.stream.Stats(), DDP: c.stream.PlacementStats()}
+	if c.under.carried != nil {
+		s.LLP = c.under.carried()
+		s.MULPDU = s.LLP.MULPDU
+	}
+	if c.under.mpa != nil {
+		s.MPA = c.under.mpa()
 		s.MULPDU = mpa.MULPDU(s.MPA.EMSS, c.agreed.SendMarkers)
 		if most := c.cfg.MPA.maxSegment(); most > 0 {
 			s.MULPDU = min(s.MULPDU, most)

@@ -7,7 +7,6 @@ import (
 	"net"
 	"syscall"
 
-	"github.com/go-iwarp/iwarp/ddp"
 	"github.com/go-iwarp/iwarp/internal/tcpsock"
 	"github.com/go-iwarp/iwarp/mpa"
 	"github.com/go-iwarp/iwarp/protocol"
@@ -63,7 +62,7 @@ func (d *Dialer) Dial(ctx context.Context, network, address string) (*Conn, erro
 		}
 		nc = cfg.wrap(nc)
 		// Rule: MPA-7.1-03
-		c, err := client(ctx, nc, cfg)
+		c, err := client(ctx, overNet{Conn: nc}, cfg)
 		if err == nil {
 			return c, nil
 		}
@@ -131,32 +130,32 @@ func Client(ctx context.Context, nc net.Conn, cfg *Config) (*Conn, error) {
 		_ = nc.Close()
 		return nil, err
 	}
-	return client(ctx, c.wrap(nc), c)
+	return client(ctx, overNet{Conn: c.wrap(nc)}, c)
 }
 
-func client(ctx context.Context, nc net.Conn, cfg *Config) (*Conn, error) {
+func client(ctx context.Context, lc LLPConn, cfg *Config) (*Conn, error) {
 	ctx, cancel := cfg.startupContext(ctx)
 	defer cancel()
 	q, err := cfg.takeQP()
 	if err != nil {
-		_ = nc.Close()
+		_ = lc.Close()
 		return nil, err
 	}
-	o := cfg.options(ctx, nc.LocalAddr(), nc.RemoteAddr())
-	m, err := mpa.Initiate(ctx, nc, o)
-	if m == nil {
+	o := cfg.options(ctx, lc.LocalAddr(), lc.RemoteAddr())
+	llp, p, err := lc.Initiate(ctx, o)
+	if llp == nil {
 		q.give()
 		if !leavesOpen(err) {
-			_ = nc.Close()
+			_ = lc.Close()
 		}
 		return nil, err
 	}
 	if err == nil {
-		err = cfg.acceptable(m.Params())
+		err = cfg.acceptable(p)
 	}
-	c, cerr := newMPAConn(cfg, q, m, newID())
+	c, cerr := newLLPConn(cfg, q, llp, p, newID())
 	if cerr != nil {
-		_ = nc.Close()
+		_ = llp.Close()
 		return nil, cerr
 	}
 	if err != nil {
@@ -172,7 +171,7 @@ func client(ctx context.Context, nc net.Conn, cfg *Config) (*Conn, error) {
 		stop()
 		return nil, err
 	}
-	if p := m.Params(); p.PeerToPeer {
+	if p.PeerToPeer {
 		// Rule: MPA2-5-02
 		if err := c.stream.PostRTR(pickRTR(p.RTR)); err != nil {
 			c.start()
@@ -240,37 +239,4 @@ func (c *Config) startupContext(ctx context.Context) (context.Context, context.C
 
 func errStartupTimeout(c *Config) error {
 	return fmt.Errorf("iwarp: no MPA startup within %v (Config.StartupTimeout)", c.StartupTimeout)
-}
-
-func newMPAConn(cfg *Config, q lease, m *mpa.Conn, id uint64) (*Conn, error) {
-	m.SetFPDUMax(cfg.MPA.FPDUMax)
-	m.SetAlign(cfg.MPA.Align)
-	c, err := newConn(cfg, q, m, stateOf(m.Params(), cfg), m.Params().Initiator, id)
-	if err != nil {
-		return nil, err
-	}
-	c.nc = m.NetConn()
-	return c, nil
-}
-
-// NewConn makes a connection over any LLP whose startup is over, such as DDP over
-// SCTP. st says what was agreed. The caller posts nothing to the LLP any more.
-func NewConn(llp ddp.LLP, st ConnectionState, cfg *Config) (*Conn, error) {
-	if err := belowLLP(llp); err != nil {
-		return nil, err
-	}
-	c, err := cfg.withDefaults()
-	if err != nil {
-		return nil, err
-	}
-	q, err := c.takeQP()
-	if err != nil {
-		return nil, err
-	}
-	conn, err := newConn(c, q, llp, st, st.Initiator, newID())
-	if err != nil {
-		return nil, err
-	}
-	conn.start()
-	return conn, nil
 }

@@ -10,8 +10,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
-
-	"github.com/go-iwarp/iwarp/mpa"
 )
 
 // ListenConfig configures a [Listener]. Nil, and zero in a field, mean the documented
@@ -47,7 +45,7 @@ type ListenConfig struct {
 // delays nobody, and at most [ListenConfig.MaxPending] at a time: beyond that each new
 // connection takes the place of a silent one, whose Request has not come yet.
 type Listener struct {
-	nl      net.Listener
+	ll      LLPListener
 	cfg     *Config
 	queue   chan *ConnRequest
 	pending *pending
@@ -56,7 +54,7 @@ type Listener struct {
 	cancel  context.CancelCauseFunc
 	wg      sync.WaitGroup
 	failed  chan struct{}
-	err     error // of the net.Listener; valid when failed is closed
+	err     error // of ll; valid when failed is closed
 	conns   connSet
 	ended   atomic.Bool
 	reject  atomic.Pointer[context.Context] // set by Shutdown: Requests that wait are rejected
@@ -94,7 +92,7 @@ func (c *ListenConfig) Listen(ctx context.Context, network, address string) (*Li
 	if err != nil {
 		return nil, err
 	}
-	return newListener(nl, n), nil
+	return newListener(netListener{nl, n.Config}, n), nil
 }
 
 // NewListener is like the function [NewListener].
@@ -106,7 +104,7 @@ func (c *ListenConfig) NewListener(nl net.Listener) (*Listener, error) {
 	if nl == nil {
 		return nil, fmt.Errorf("iwarp: the net.Listener is nil: %w", os.ErrInvalid)
 	}
-	return newListener(nl, n), nil
+	return newListener(netListener{nl, n.Config}, n), nil
 }
 
 // withDefaults copies c, fills in the defaults and checks the ranges.
@@ -135,9 +133,9 @@ func (c *ListenConfig) withDefaults() (*ListenConfig, error) {
 	return &n, err
 }
 
-func newListener(nl net.Listener, c *ListenConfig) *Listener {
+func newListener(ll LLPListener, c *ListenConfig) *Listener {
 	l := &Listener{
-		nl: nl, cfg: c.Config, queue: make(chan *ConnRequest), pending: newPending(c.MaxPending, c.MaxPendingPerPeer),
+		ll: ll, cfg: c.Config, queue: make(chan *ConnRequest), pending: newPending(c.MaxPending, c.MaxPendingPerPeer),
 		failed: make(chan struct{}),
 	}
 	l.events.logger = c.Config.Logger
@@ -155,10 +153,10 @@ func (l *Listener) acceptLoop() {
 	defer l.wg.Done()
 	var pause time.Duration
 	for {
-		nc, err := l.nl.Accept()
+		lc, err := l.ll.Accept()
 		if err == nil {
 			pause = 0
-			l.admit(nc)
+			l.admit(lc)
 			continue
 		}
 		if !l.mayRecover(err, &pause) {
@@ -172,9 +170,9 @@ func (l *Listener) acceptLoop() {
 // admit starts the startup of a connection as soon as there is room, which there is
 // when a silent one has gone; or when the program has taken a request, if none of
 // those under way is silent.
-func (l *Listener) admit(nc net.Conn) {
+func (l *Listener) admit(lc LLPConn) {
 	ctx, cancel := context.WithCancelCause(l.ctx)
-	s := &startup{nc: nc, cancel: cancel, turn: l.order.next(), id: newID()}
+	s := &startup{lc: lc, cancel: cancel, turn: l.order.next(), id: newID()}
 	for {
 		switch l.pending.enter(s) {
 		case admitted:
@@ -182,10 +180,10 @@ func (l *Listener) admit(nc net.Conn) {
 			go l.startup(ctx, s)
 			return
 		case refused:
-			l.log(&l.logRefused, "iwarp startup refused: MaxPendingPerPeer", "conn", s.id, "remote", nc.RemoteAddr())
+			l.log(&l.logRefused, "iwarp startup refused: MaxPendingPerPeer", "conn", s.id, "remote", lc.RemoteAddr())
 			s.turn.failed()
 			cancel(nil)
-			_ = nc.Close()
+			_ = lc.Close()
 			return
 		case later:
 		}
@@ -193,7 +191,7 @@ func (l *Listener) admit(nc net.Conn) {
 		case <-l.pending.room:
 		case <-l.ctx.Done():
 			cancel(nil)
-			_ = nc.Close()
+			_ = lc.Close()
 			return
 		}
 	}
@@ -228,14 +226,15 @@ func (l *Listener) startup(ctx context.Context, s *startup) {
 	defer l.wg.Done()
 	defer s.cancel(nil)
 	defer l.pending.leave(s)
-	r, err := l.readRequest(ctx, s.nc)
+	r, err := readRequest(ctx, s.lc, nil, l.cfg)
 	if err != nil {
+		_ = s.lc.Close()
 		s.turn.failed()
 		limit, what := &l.logFailed, "iwarp startup failed"
 		if l.pending.failed(s) {
 			limit, what = &l.logDropped, "iwarp startup dropped"
 		}
-		l.log(limit, what, "conn", s.id, "remote", s.nc.RemoteAddr(), "duration", time.Since(s.since), "error", err)
+		l.log(limit, what, "conn", s.id, "remote", s.lc.RemoteAddr(), "duration", time.Since(s.since), "error", err)
 		return
 	}
 	r.id, r.listener = s.id, l
@@ -348,7 +347,7 @@ func (l *Listener) Accept(ctx context.Context) (*Conn, error) {
 }
 
 // Addr returns the listener's address.
-func (l *Listener) Addr() net.Addr { return l.nl.Addr() }
+func (l *Listener) Addr() net.Addr { return l.ll.Addr() }
 
 // Close stops listening and drops startups that are under way. Connections that
 // were accepted live on. It waits for the listener's goroutines.
@@ -362,212 +361,11 @@ func (l *Listener) Close() error {
 // end stops listening, for the reason given if it is the first.
 func (l *Listener) end(why error) error {
 	l.cancel(why)
-	err := l.nl.Close()
+	err := l.ll.Close()
 	l.wg.Wait()
 	if errors.Is(err, net.ErrClosed) && l.ended.Swap(true) {
 		return nil // it was closed before
 	}
 	l.ended.Store(true)
 	return err
-}
-
-// ConnRequest is a peer's Request that waits for its answer: the program sees the
-// Private Data before it chooses PD, QP and depths.
-type ConnRequest struct {
-	in       *mpa.Incoming
-	cfg      *Config
-	id       uint64
-	listener *Listener // nil: ServerRequest
-	answered atomic.Bool
-	unable   atomic.Bool // Accept found that this end has no resources for it
-}
-
-// Server starts iWARP as the responder on nc, which the caller has accepted: it
-// waits for the Request and accepts it, or rejects it if a limit of the device or
-// Config.MPA.RequirePeerToPeer demands that. It blocks until then or until ctx ends.
-// nc is the connection's on success and closed on error.
-func Server(ctx context.Context, nc net.Conn, cfg *Config) (*Conn, error) {
-	r, err := ServerRequest(ctx, nc, cfg)
-	if err != nil {
-		return nil, err
-	}
-	conn, err := r.Accept(ctx, nil)
-	if err != nil {
-		r.refuse(ctx)
-	}
-	return conn, err
-}
-
-// ServerRequest waits for the Request on nc and hands it up unanswered.
-func ServerRequest(ctx context.Context, nc net.Conn, cfg *Config) (*ConnRequest, error) {
-	return ServerRequestFrom(ctx, nc, nil, cfg)
-}
-
-// ServerRequestFrom is ServerRequest on a connection that has carried other
-// traffic before, of which buffered has been read from nc and not been used: the
-// start of the Request, often (RFC 5044 section 7.1.5). The two ULPs agree in
-// their own protocol that MPA starts; the initiator then calls [Client] with
-// nothing left unread. buffered is copied.
-func ServerRequestFrom(ctx context.Context, nc net.Conn, buffered []byte, cfg *Config) (*ConnRequest, error) {
-	if err := below(nc); err != nil {
-		return nil, err
-	}
-	c, err := cfg.withDefaults()
-	if err != nil {
-		_ = nc.Close()
-		return nil, err
-	}
-	if err := c.withoutTLS(); err != nil {
-		_ = nc.Close()
-		return nil, err
-	}
-	return readRequest(ctx, nc, buffered, c)
-}
-
-func readRequest(ctx context.Context, nc net.Conn, buffered []byte, cfg *Config) (*ConnRequest, error) {
-	ctx, cancel := cfg.startupContext(ctx)
-	defer cancel()
-	in, err := mpa.ReadRequest(ctx, cfg.wrap(nc),
-		&mpa.RequestOptions{Buffered: buffered, RDMAC: cfg.MPA.RDMAC, Unenhanced: cfg.MPA.Revision == 1})
-	if err != nil {
-		return nil, err
-	}
-	return &ConnRequest{in: in, cfg: cfg, id: newID()}, nil
-}
-
-// readRequest makes the handshake of TLS, if there is one, and reads the Request.
-func (l *Listener) readRequest(ctx context.Context, nc net.Conn) (*ConnRequest, error) {
-	ctx, cancel := l.cfg.startupContext(ctx)
-	defer cancel()
-	nc, err := l.cfg.serverTLS(ctx, nc)
-	if err != nil {
-		return nil, err
-	}
-	return readRequest(ctx, nc, nil, l.cfg)
-}
-
-// PrivateData returns a copy of what the peer's ULP sent.
-func (r *ConnRequest) PrivateData() []byte { return r.in.PrivateData() }
-
-// RemoteAddr returns the peer's address.
-func (r *ConnRequest) RemoteAddr() net.Addr { return r.in.NetConn().RemoteAddr() }
-
-// LocalAddr returns this end's address.
-func (r *ConnRequest) LocalAddr() net.Addr { return r.in.NetConn().LocalAddr() }
-
-// Request returns a copy of the startup frame as received.
-func (r *ConnRequest) Request() *mpa.Startup { return r.in.Request() }
-
-// Accept answers with a Reply and gives the connection. cfg may be nil for the
-// listener's, and one that is not nil may have no TLS, since that is below already. After
-// [Listener.Shutdown] the request is rejected, with [ErrShutdown]. Nothing is sent to the peer before its first
-// message has come (RFC 5044 section 7.1.2), but work can be posted. A request is answered once:
-// of several calls all but one fail. An error of cfg, or a limit of the device, leaves
-// it unanswered. A Request that does not fit Config.MPA.RequirePeerToPeer is rejected, and TCP
-// closed: the peer gets a *[RejectError].
-func (r *ConnRequest) Accept(ctx context.Context, cfg *Config) (*Conn, error) {
-	if err := r.made(); err != nil {
-		return nil, err
-	}
-	if l := r.listener; l != nil {
-		if !l.conns.enter() {
-			r.unable.Store(true)
-			r.refuse(ctx)
-			return nil, ErrShutdown
-		}
-		defer l.conns.leave()
-	}
-	c := r.cfg
-	if cfg != nil {
-		var err error
-		if c, err = cfg.withDefaults(); err != nil {
-			return nil, err
-		}
-	}
-	if c.QP != nil && c.QP.Conn() != nil {
-		r.unable.Store(true)
-		return nil, ErrInUse
-	}
-	ctx, cancel := c.startupContext(ctx)
-	defer cancel()
-	o := c.options(ctx, r.LocalAddr(), r.RemoteAddr())
-	_, p, err := mpa.Answer(r.in.Request(), o)
-	if err != nil {
-		return nil, err
-	}
-	q, err := c.takeQP()
-	if err != nil {
-		r.unable.Store(true)
-		return nil, err
-	}
-	if r.answered.Swap(true) {
-		q.give()
-		return nil, mpa.ErrAnswered
-	}
-	if err := c.acceptable(p); err != nil {
-		q.give()
-		_ = r.in.Reject(ctx, o, nil) // RFC 5044 section 7.1.2 rule 2
-		_ = r.in.Close()
-		return nil, err
-	}
-	m, err := r.in.Accept(ctx, o)
-	if err != nil {
-		q.give()
-		_ = r.in.Close()
-		return nil, err
-	}
-	conn, err := newMPAConn(c, q, m, r.id)
-	if err != nil {
-		_ = m.Close()
-		return nil, err
-	}
-	if conn.listener = r.listener; r.listener != nil {
-		r.listener.conns.add(conn)
-	}
-	conn.start()
-	return conn, nil
-}
-
-// Reject refuses the connection with a Reply that carries privateData (at most 512
-// octets, 508 to a peer of RFC 6581). The connection below is open afterwards and
-// the caller's (RFC 5044 section 7.1.2 rule 2): use or close it.
-func (r *ConnRequest) Reject(ctx context.Context, privateData []byte) (net.Conn, error) {
-	if err := r.made(); err != nil {
-		return nil, err
-	}
-	ctx, cancel := r.cfg.startupContext(ctx)
-	defer cancel()
-	o := r.cfg.options(ctx, r.LocalAddr(), r.RemoteAddr())
-	if _, err := mpa.RejectReply(r.in.Request(), o, privateData); err != nil {
-		return nil, err
-	}
-	if r.answered.Swap(true) {
-		return nil, mpa.ErrAnswered
-	}
-	if err := r.in.Reject(ctx, o, privateData); err != nil {
-		_ = r.in.Close()
-		return nil, err
-	}
-	return r.in.NetConn(), nil
-}
-
-// refuse ends a request that Accept could not accept. If this end lacks the
-// resources, which it reports, that is a rejection, so that the peer knows and does
-// not try in another way.
-func (r *ConnRequest) refuse(ctx context.Context) (unable bool) {
-	unable = r.unable.Load()
-	if unable {
-		_, _ = r.Reject(ctx, nil)
-	}
-	_ = r.Close()
-	return unable
-}
-
-// Close drops the connection without an answer.
-func (r *ConnRequest) Close() error {
-	if err := r.made(); err != nil {
-		return err
-	}
-	r.answered.Store(true)
-	return r.in.Close()
 }

@@ -43,7 +43,7 @@ type pendingPeer struct {
 
 // startup is one connection from its arrival until the program has its Request.
 type startup struct {
-	nc      net.Conn
+	lc      LLPConn
 	id      uint64
 	peer    *pendingPeer
 	since   time.Time
@@ -85,7 +85,7 @@ const (
 
 // enter takes a new startup in, or sees to it that there will be room.
 func (t *pending) enter(s *startup) admission {
-	addr := peerOf(s.nc.RemoteAddr())
+	addr := peerOf(s.lc.RemoteAddr())
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.raiseLimit()

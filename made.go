@@ -4,8 +4,6 @@ import (
 	"fmt"
 	"net"
 	"os"
-
-	"github.com/go-iwarp/iwarp/ddp"
 )
 
 // What a constructor has not made, a nil pointer or the zero value of its type, returns an
@@ -73,7 +71,7 @@ func (c *Conn) made() error {
 }
 
 func (l *Listener) made() error {
-	if l == nil || l.nl == nil {
+	if l == nil || l.ll == nil {
 		return notMade("Listener", "Listen")
 	}
 	return nil
@@ -90,13 +88,6 @@ func (r *ConnRequest) made() error {
 func below(nc net.Conn) error {
 	if nc == nil {
 		return fmt.Errorf("iwarp: the net.Conn is nil: %w", os.ErrInvalid)
-	}
-	return nil
-}
-
-func belowLLP(llp ddp.LLP) error {
-	if llp == nil {
-		return fmt.Errorf("iwarp: the LLP is nil: %w", os.ErrInvalid)
 	}
 	return nil
 }

@@ -20,7 +20,7 @@ import (
 // a connection that is idle has no timer.
 type nudger struct {
 	c     *Conn
-	m     *mpa.Conn
+	stats func() mpa.Stats
 	state atomic.Int32
 	recvs atomic.Int32 // calls of Recv under way
 	first uint64       // FPDUs sent when it was first looked at; the timer's
@@ -34,11 +34,10 @@ const (
 
 // newNudger returns nil where no nudge is due, ever.
 func newNudger(c *Conn) *nudger {
-	m, ok := c.llp.(*mpa.Conn)
-	if !ok || !c.agreed.Initiator || c.cfg.MPA.NudgeAfter < 0 {
+	if c.under.mpa == nil || !c.agreed.Initiator || c.cfg.MPA.NudgeAfter < 0 {
 		return nil
 	}
-	return &nudger{c: c, m: m}
+	return &nudger{c: c, stats: c.under.mpa}
 }
 
 // active reports whether there may be something to do yet.
@@ -54,7 +53,7 @@ func (n *nudger) look() {
 
 // due looks at the connection. It runs in the timer's goroutine, one call at a time.
 func (n *nudger) due() {
-	st := n.m.Stats()
+	st := n.stats()
 	asked, due, answered := n.c.stream.Answers()
 	switch {
 	case n.c.stream.Failed(), answered, !due && st.FPDUsReceived > 0:

@@ -111,7 +111,7 @@ func tlsOf(nc net.Conn) *tls.ConnectionState {
 
 // TLS returns the state of the TLS connection below, with the peer's certificates; nil if
 // there is none, or if it lies below a conn of [Config].Wrap that has no NetConn method.
-func (c *Conn) TLS() *tls.ConnectionState { return tlsOf(c.nc) }
+func (c *Conn) TLS() *tls.ConnectionState { return tlsOf(c.under.nc) }
 
 // NetConn returns the connection below, for what it can tell of the peer: a *[tls.Conn], with
 // Config.TLS. Octets must not be read from it or written to it.

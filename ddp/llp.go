@@ -56,18 +56,56 @@ type LLP interface {
 	Flush(wait bool) (done bool, err error)
 
 	// Receive blocks until octets arrive and calls fn for every whole segment
-	// among them. The segment's octets are valid during the call only. order is
-	// the number of the segment in the order of sending, from 0; an LLP that keeps
-	// order counts. Receive returns [io.EOF] when the peer has ended its stream
-	// between segments and a *protocol.Error when the LLP has failed. An error
-	// from fn stops it and is returned as it is.
+	// among them. The segment's octets are valid during the call only, and fn does
+	// not change them. order is the number of the segment in the order of sending,
+	// from 0; an LLP that keeps order counts.
+	//
+	// Nothing goes to fn whose digest is wrong, or whose place in the order is not
+	// certain: what fn gets is placed. Each segment is handed up at least once,
+	// sooner or later: what was lost is sent again below. One that is handed up
+	// again is dropped where the LLP is [Unordered], and must not be where it is not.
+	//
+	// Receive returns [io.EOF] when the peer has ended its half and every segment
+	// that it sent has been handed up, and a *protocol.Error when the LLP has failed.
+	// An error from fn stops it and is returned as it is; Receive is then called
+	// again, until io.EOF, so that the peer's last segments do not stand in the way
+	// of its end.
 	Receive(fn func(order uint64, segment []byte) error) error
 
 	// CloseWrite ends this end's half of the stream gracefully: what was flushed
-	// still arrives, and receiving goes on.
+	// still arrives, and receiving goes on. It does not wait for the peer.
+	// [errors.ErrUnsupported] says that only Close can end it.
 	CloseWrite() error
 	// Close releases the connection.
 	Close() error
 	// Abort ends the connection at once, with a reset where there is one.
 	Abort() error
+}
+
+// Unordered is an [LLP] that hands up segments as they arrive, before those that were
+// sent earlier and are missing: SCTP with unordered delivery
+// (https://www.rfc-editor.org/rfc/rfc5043#section-10), or MPA that finds FPDUs behind a
+// hole of the TCP stream (https://www.rfc-editor.org/rfc/rfc5044#section-6). They are placed
+// at once; messages are delivered in the order of sending all the same
+// (https://www.rfc-editor.org/rfc/rfc5041#section-5.3).
+type Unordered interface {
+	LLP
+	// Window is asked once, before the first segment: how far ahead segments may come. One
+	// whose order is Window or more after that of the first one missing is an error of
+	// the peer's, and ends the stream. At most [MaxWindow]; 0 says that this connection
+	// keeps the order after all.
+	Window() int
+}
+
+// Carrier is an [LLP] that counts what it carries.
+type Carrier interface {
+	// Carried returns the counts. Any goroutine may call it.
+	Carried() Carried
+}
+
+// Carried are counts of an [LLP], since its start, and its size at the moment.
+type Carried struct {
+	SegmentsSent, SegmentsReceived uint64
+	OctetsSent, OctetsReceived     uint64 // of these segments: sent ones count when they have left this end's queue
+	MULPDU                         int    // octets of the largest segment, as last used
 }

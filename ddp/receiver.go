@@ -4,6 +4,7 @@ import (
 	"math"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/go-iwarp/iwarp/protocol"
 )
@@ -107,6 +108,9 @@ type ReceiverConfig struct {
 	// or an MSN this many or more after the first that is missing is an error. 0
 	// means [DefaultWindow]; [MaxWindow] is the most.
 	Window int
+	// Clock, if not nil, tells the time since any moment, for [Stats]. It is asked only
+	// about segments that come out of order.
+	Clock func() time.Duration
 	// Batched promises a call of [Receiver.EndBatch] after some segments, before
 	// the caller waits for more. Between the segments of one tagged message the
 	// region then stays locked, and the calls that take rights away wait for the
@@ -143,6 +147,7 @@ type Receiver struct {
 	refused bool   // the ULP has refused message
 	err     *protocol.Error
 	stats   counters
+	clock   func() time.Duration
 	batched bool
 	held    holding
 	placing int // octets of the segment whose payload is being copied; 0: none is
@@ -180,12 +185,20 @@ func (r *Receiver) letGo() {
 // region is locked. It is harmless at any time.
 func (r *Receiver) EndBatch() { r.letGo() }
 
-type counters struct{ outOfOrder, duplicates, dropped atomic.Uint64 }
+type counters struct {
+	outOfOrder, early, duplicates, dropped atomic.Uint64
+	ahead, aheadMax                        atomic.Int64
+}
 
 // Stats are counts of a [Receiver], since its start.
 type Stats struct {
-	// OutOfOrder is the number of segments placed before one that was sent earlier.
-	OutOfOrder uint64
+	// OutOfOrder is the number of segments placed before one that was sent earlier, and
+	// OctetsEarly that of the octets of payload in them: placed before they could be
+	// delivered.
+	OutOfOrder, OctetsEarly uint64
+	// Ahead is how long before, summed up over those segments whose turn has come since,
+	// and MaxAhead the longest. Both need [ReceiverConfig].Clock.
+	Ahead, MaxAhead time.Duration
 	// Duplicates is the number of segments that came again and were ignored.
 	Duplicates uint64
 	// Dropped is the number of segments dropped after the first error.
@@ -196,7 +209,8 @@ type Stats struct {
 func NewReceiver(cfg ReceiverConfig, ulp ULP) *Receiver {
 	// Rule: DDP-5.3-03
 	r := &Receiver{
-		peer: cfg.Peer, version: cfg.Version, ordered: cfg.Ordered, window: cfg.Window, batched: cfg.Batched, ulp: ulp,
+		peer: cfg.Peer, version: cfg.Version, ordered: cfg.Ordered, window: cfg.Window,
+		clock: cfg.Clock, batched: cfg.Batched, ulp: ulp,
 	}
 	switch {
 	case cfg.VersionZero:
@@ -245,7 +259,8 @@ func (r *Receiver) Blamed(qn uint32) (Buffer, bool) {
 // Stats returns the counts. It may be called from any goroutine.
 func (r *Receiver) Stats() Stats {
 	return Stats{
-		OutOfOrder: r.stats.outOfOrder.Load(),
+		OutOfOrder: r.stats.outOfOrder.Load(), OctetsEarly: r.stats.early.Load(),
+		Ahead: time.Duration(r.stats.ahead.Load()), MaxAhead: time.Duration(r.stats.aheadMax.Load()),
 		Duplicates: r.stats.duplicates.Load(),
 		Dropped:    r.stats.dropped.Load(),
 	}
@@ -300,8 +315,9 @@ func (r *Receiver) Segment(order uint64, seg []byte) *protocol.Error {
 	}
 	if !inOrder {
 		r.stats.outOfOrder.Add(1)
+		r.stats.early.Add(uint64(len(seg) - n))
 		// Rule: DDP-3-05, DDP-5.3-04
-		r.reorder.keep(order, r.window, h, len(seg))
+		r.reorder.keep(order, h, len(seg), r.now())
 		return nil
 	}
 	return r.advance(h, len(seg))
@@ -430,11 +446,29 @@ func (r *Receiver) advance(h *Header, segment int) *protocol.Error {
 	}
 	// Rule: DDP-5.3-06, DDP-4.1-06
 	for s := r.reorder.pop(); s != nil; s = r.reorder.pop() {
+		r.countAhead(s.at)
 		if err := r.passEarly(&s.header, s.length-s.header.Len()); err != nil {
 			return r.failed(err, &s.header, s.length)
 		}
 	}
 	return nil
+}
+
+// now is the time of the receiver's clock, 0 without one.
+func (r *Receiver) now() time.Duration {
+	if r.clock == nil {
+		return 0
+	}
+	return r.clock()
+}
+
+// countAhead notes that the turn of a segment has come that was placed at the time given.
+func (r *Receiver) countAhead(at time.Duration) {
+	ahead := int64(r.now() - at)
+	r.stats.ahead.Add(ahead)
+	if ahead > r.stats.aheadMax.Load() { // which nobody else raises
+		r.stats.aheadMax.Store(ahead)
+	}
 }
 
 // passEarly makes up for the checks that need all earlier segments to be here,

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"testing"
+	"time"
 
 	"github.com/go-iwarp/iwarp/ddp"
 	"github.com/go-iwarp/iwarp/protocol"
@@ -55,7 +56,7 @@ func TestPlacedAtOnceDeliveredInOrder(t *testing.T) {
 	if string(one) != "0123456789" || string(two) != "end." || string(write) != "abcdefgh" {
 		t.Errorf("placed %q %q %q", one, two, write)
 	}
-	if got := s.Stats(); got != (ddp.Stats{OutOfOrder: 3, Duplicates: 3}) {
+	if got := s.Stats(); got != (ddp.Stats{OutOfOrder: 3, OctetsEarly: 13, Duplicates: 3}) {
 		t.Errorf("%+v", got)
 	}
 	s.arena.wantGuards(t, one, two, write)
@@ -253,6 +254,36 @@ func TestWholeWindowBackwards(t *testing.T) {
 				t.Fatalf("MSN %d has %q", m.Header.MSN, got)
 			}
 		}
+	}
+}
+
+// How long before its turn each segment came, and no matter how far ahead.
+func TestAhead(t *testing.T) {
+	var now time.Duration
+	s := newSinkOf(ddp.ReceiverConfig{Peer: me, Window: ddp.MaxWindow, Clock: func() time.Duration { return now }})
+	for range 3 {
+		s.q.post(make([]byte, 4))
+	}
+	give := func(order uint64, seg []byte) {
+		t.Helper()
+		if err := s.Segment(order, seg); err != nil {
+			t.Fatal(err)
+		}
+	}
+	empty := segment(tagged(1, 0, true), "")
+	give(2, segment(untagged(0, 2, 0, true), "two"))
+	now = time.Second
+	give(1, empty)
+	give(ddp.MaxWindow-1, empty)
+	now = 3 * time.Second
+	give(0, segment(untagged(0, 1, 0, true), "one"))
+	s.wantDelivered(t, "0.1/3", "tagged/0", "0.2/3")
+	want := ddp.Stats{OutOfOrder: 3, OctetsEarly: 3, Ahead: 5 * time.Second, MaxAhead: 3 * time.Second}
+	if got := s.Stats(); got != want {
+		t.Errorf("%+v, want %+v", got, want)
+	}
+	if !s.InProgress() {
+		t.Error("a segment far ahead is not waited for")
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"math"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/go-iwarp/iwarp/ddp"
 	"github.com/go-iwarp/iwarp/protocol"
@@ -54,6 +55,8 @@ type Config struct {
 	// with the sender's order (SCTP). Window then bounds how far ahead.
 	Unordered bool
 	Window    int
+	// Clock, if not nil, tells the time since any moment: see [ddp.ReceiverConfig].
+	Clock func() time.Duration
 	// Batched promises a call of EndBatch after some calls of Receive, before the
 	// receive owner waits for more. See [ddp.ReceiverConfig].
 	Batched bool
@@ -173,7 +176,8 @@ func NewStream(cfg Config) *Stream {
 	}
 	// Rule: DDP-6.1-01
 	s.recv = ddp.NewReceiver(ddp.ReceiverConfig{
-		Peer: cfg.Peer, VersionZero: cfg.RDMAC, Ordered: !cfg.Unordered, Window: cfg.Window, Batched: cfg.Batched,
+		Peer: cfg.Peer, VersionZero: cfg.RDMAC, Ordered: !cfg.Unordered, Window: cfg.Window, Clock: cfg.Clock,
+		Batched: cfg.Batched,
 	}, (*upcalls)(s))
 	s.grower, _ = cfg.Recv.(ddp.Grower)
 	s.recv.SetQueue(QNSend, (*sendSource)(s))
@@ -319,6 +323,9 @@ func (s *Stream) Stats() Stats {
 	st.MessagesReceived += s.writes.Load()
 	return st
 }
+
+// PlacementStats returns the counters of the receiver: what came out of order.
+func (s *Stream) PlacementStats() ddp.Stats { return s.recv.Stats() }
 
 // Wake reports, once, that something other than Post has made work for the send
 // owner since the last call: a request of the peer, a Response that something

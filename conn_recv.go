@@ -32,8 +32,23 @@ func (c *Conn) waiterFirst() {
 	}
 }
 
-// receiveOnce receives what has arrived.
-func (c *Conn) receiveOnce() error { return c.llp.Receive(c.place) }
+// receiveOnce receives what has arrived, before its turn too.
+func (c *Conn) receiveOnce() error {
+	if c.under.early != nil {
+		c.under.early.ReceiveEarly(c.placeEarly)
+	}
+	return c.llp.Receive(c.place)
+}
+
+// placeEarly places a segment whose turn has not come.
+func (c *Conn) placeEarly(seg []byte) (placed int) {
+	// A failure of the guard has failed the stream, as Receive is going to find.
+	_ = c.stream.Guard(func() error {
+		placed = c.stream.ReceiveEarly(seg)
+		return nil
+	})
+	return placed
+}
 
 // placeGuarded is placeSegment for an LLP that need not stand a panic on its way
 // through Receive.

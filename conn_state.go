@@ -107,6 +107,9 @@ type Stats struct {
 // Stats returns the counters. They are read one by one, not at one instant.
 func (c *Conn) Stats() Stats {
 	s := Stats{RDMAP: c.stream.Stats(), DDP: c.stream.PlacementStats()}
+	if c.under.early != nil {
+		s.DDP.Ahead, s.DDP.MaxAhead = c.under.early.Ahead()
+	}
 	if c.under.carried != nil {
 		s.LLP = c.under.carried()
 		s.MULPDU = s.LLP.MULPDU

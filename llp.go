@@ -145,6 +145,7 @@ var errNoLLP = fmt.Errorf("iwarp: the LLP is nil: %w", os.ErrInvalid)
 //   - [ddp.Unordered], if it hands up segments that have come before earlier ones: they are
 //     placed at once, and their messages delivered in the order of sending
 //     (https://www.rfc-editor.org/rfc/rfc5041#section-5.3);
+//   - [ddp.Early], if it finds segments before their turn and cannot number them;
 //   - [ddp.Carrier], if it counts: [Stats] has the counts, and CloseTimeout then begins anew
 //     whenever octets have gone;
 //   - LocalAddr and RemoteAddr, or NetConn, as [net.Conn] and [crypto/tls.Conn] have them.
@@ -191,6 +192,7 @@ type under struct {
 	mpa           func() mpa.Stats   // nil if it is not MPA
 	carried       func() ddp.Carried // nil if it does not count
 	window        int                // in segments; 0: the LLP keeps the order
+	early         ddp.Early          // nil if it finds no segments before their turn
 }
 
 func lookUnder(llp ddp.LLP) (u under) {
@@ -214,6 +216,7 @@ func lookUnder(llp ddp.LLP) (u under) {
 	if x, ok := llp.(ddp.Unordered); ok {
 		u.window = min(max(x.Window(), 0), ddp.MaxWindow)
 	}
+	u.early, _ = llp.(ddp.Early)
 	return u
 }
 

@@ -222,7 +222,9 @@ func (q *CQ) release(n int) {
 func (q *CQ) push(c *Completion) {
 	q.mu.Lock()
 	q.ring.Make(q.depth)
-	*q.ring.At(q.tail) = *c
+	e := q.ring.At(q.tail)
+	*e = *c
+	e.Context = c.QP.cfg.Context
 	q.tail++
 	// Rule: RDMAP-5.3-09
 	event := q.armed == armedAny || q.armed == armedSolicited && (c.Solicited || c.Err != nil)

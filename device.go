@@ -44,6 +44,12 @@ type DeviceConfig struct {
 	// lose its connection. Its error is NewMR's.
 	Authorize func(pd *PD, buf []byte, access Access) error
 
+	// Events, if not nil, is where the device tells of what happens beside completions.
+	// It never waits: an event that finds the channel full is lost, and counted in
+	// DeviceUse.EventsLost. So make it with room for what may happen while the program is
+	// busy: one event for each SRQ, and for each QP with an SRQ.
+	Events chan<- Event
+
 	// Logger receives the events of all connections of the device that have no
 	// logger of their own. Nil: none.
 	Logger *slog.Logger
@@ -116,6 +122,9 @@ type Device struct {
 	lastPD    atomic.Uint64 // 64 bits, as of QPs: a number that came again would open a living domain to strangers
 	lastQP    atomic.Uint64
 	connects  atomic.Uint64
+
+	events     chan<- Event
+	eventsLost atomic.Uint64
 }
 
 // NewDevice makes a device. The error names a field of cfg that is out of range, and wraps
@@ -167,7 +176,10 @@ func NewDevice(cfg *DeviceConfig) (*Device, error) {
 			int64(defaultMaxHeld))
 	}
 	// Each outstanding Read takes an STag for its sink, beside the regions.
-	d := &Device{limits: l, policy: c.CRCSuppression, authorize: c.Authorize, logger: c.Logger, table: ddp.NewTable(0)}
+	d := &Device{
+		limits: l, policy: c.CRCSuppression, authorize: c.Authorize, logger: c.Logger, table: ddp.NewTable(0),
+		events: c.Events,
+	}
 	d.held.max = l.MaxHeld
 	d.manager.device = account{holder: "device", max: amounts{
 		resPD: int64(l.MaxPD), resQP: int64(l.MaxQP), resCQ: int64(l.MaxCQ), resMR: int64(l.MaxMR),
@@ -186,13 +198,14 @@ type DeviceUse struct {
 	Connections uint64 // ever made
 	Held        int64  // octets of DeviceConfig.MaxHeld that connections have taken
 	HeldRefused uint64 // times that MaxHeld was reached
+	EventsLost  uint64 // that found DeviceConfig.Events full
 }
 
 // Use tells how much of the device is in use.
 func (d *Device) Use() DeviceUse {
 	return DeviceUse{
 		Quota: d.manager.use(&d.manager.device), Connections: d.connects.Load(), Held: d.held.used.Load(),
-		HeldRefused: d.held.refused.Load(),
+		HeldRefused: d.held.refused.Load(), EventsLost: d.eventsLost.Load(),
 	}
 }
 

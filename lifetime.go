@@ -219,6 +219,7 @@ func (c *Conn) halfEnded() {
 	c.qp.sendCQ.removePolled(c)
 	c.qp.recvCQ.removePolled(c)
 	c.give()
+	c.qp.pushEnd(c.Err())
 	close(c.done)
 	c.tellEnd()
 }

@@ -24,6 +24,15 @@ type QPConfig struct {
 	// charged for it, and a RecvCQ that the QP makes has SRQConfig.MaxShare entries.
 	SRQ    *SRQ
 	MaxSGE int // elements of a work request's SG; default 16
+	// Context comes back in each of the QP's completions: what the program keeps of the
+	// connection, say.
+	Context any
+	// NotifyEnd has the end of the connection arrive on the RecvCQ as a completion, once:
+	// with [OpEnd], and as Err what [Conn.Err] returns, nil after a graceful end. It is the
+	// last completion of the receive queue, and of the send queue if that has the same CQ;
+	// one with another CQ has all its own by then. It takes an entry of the RecvCQ as long as the
+	// QP exists and has not ended. There is none from a QP that was never connected.
+	NotifyEnd bool
 	// Queues, if not nil, is where this QP's messages take their receives from and where
 	// its work requests complete: queues that are not this package's. SendCQ, RecvCQ and
 	// SRQ must be nil then, RecvDepth is not looked at, and PostRecv is refused.
@@ -50,6 +59,7 @@ type QP struct {
 	mu     sync.Mutex
 	conn   atomic.Pointer[Conn] // changed under mu
 	closed bool
+	endDue bool // an entry of the RecvCQ is set aside for the end
 }
 
 // NewQP makes a queue pair in the domain. cfg may be nil. The error wraps
@@ -96,6 +106,9 @@ func (p *PD) newQP(cfg *QPConfig, in *inbox) (*QP, error) {
 	err := q.makeQueues(in)
 	if err == nil {
 		err = q.makeCQs()
+	}
+	if err == nil {
+		err = q.reserveEnd()
 	}
 	if err != nil {
 		q.release()
@@ -148,10 +161,14 @@ func (p *PD) checkQueues(c *QPConfig) error {
 
 // makeCQs makes the completion queues that the QP was not given.
 func (q *QP) makeCQs() error {
+	ends := 0
+	if q.cfg.NotifyEnd {
+		ends = 1
+	}
 	for _, c := range [...]struct {
 		cq    **CQ
 		depth int
-	}{{&q.sendCQ, q.cfg.SendDepth}, {&q.recvCQ, q.queues.completions()}} {
+	}{{&q.sendCQ, q.cfg.SendDepth}, {&q.recvCQ, q.queues.completions() + ends}} {
 		if *c.cq != nil {
 			continue
 		}
@@ -248,6 +265,9 @@ func (q *QP) release() {
 	}
 	if q.queues != nil {
 		q.queues.leave()
+	}
+	if q.takeEnd() {
+		q.recvCQ.release(1)
 	}
 	q.pd.leave()
 	q.pd.give(resQP, 1)

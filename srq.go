@@ -144,10 +144,12 @@ func (q *SRQ) checkLimit() {
 func (q *SRQ) raise() {
 	if q.due.Load() && q.due.Swap(false) {
 		signal(q.events)
+		q.pd.dev.tell(Event{Kind: EventSRQLimit, SRQ: q})
 	}
 }
 
-// Events is where the event asked for by Arm arrives.
+// Events is where the event asked for by Arm arrives. It arrives at [DeviceConfig].Events
+// too, beside those of the device's other SRQs.
 func (q *SRQ) Events() <-chan struct{} { return q.events }
 
 // Posted is the number of receives that wait for a message.

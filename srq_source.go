@@ -191,8 +191,16 @@ func (s *srqSource) drop(token uint64) {
 }
 
 func (s *srqSource) end(err error) {
+	if s.flush(err) {
+		s.qp.dev.tell(Event{Kind: EventLastWQE, QP: s.qp})
+	}
+}
+
+// flush completes what is left, and reports whether that is the first time.
+func (s *srqSource) flush(err error) (first bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	first = !s.ended
 	s.ended = true
 	for _, t := range s.taken {
 		s.qp.recvCQ.push(&Completion{
@@ -203,6 +211,7 @@ func (s *srqSource) end(err error) {
 	for token := range s.staged {
 		s.drop(token)
 	}
+	return first
 }
 
 func (s *srqSource) post(*RecvWR) error {

@@ -15,8 +15,8 @@ type STag = ddp.STag
 // Op is the kind of a work request or of a completion.
 type Op = rdmap.Op
 
-// The operations. The first group are send work requests; OpRecv and
-// OpRecvImmediate occur in completions only.
+// The operations. The first group are send work requests; OpRecv,
+// OpRecvImmediate and OpEnd occur in completions only.
 const (
 	OpSend           = rdmap.OpSend           // Send
 	OpSendInvalidate = rdmap.OpSendInvalidate // Send with Invalidate
@@ -30,6 +30,7 @@ const (
 
 	OpRecv          = rdmap.OpRecv          // a Send arrived
 	OpRecvImmediate = rdmap.OpRecvImmediate // Immediate Data arrived
+	OpEnd           = rdmap.OpEnd           // the connection has ended: see QPConfig.NotifyEnd
 )
 
 // RemoteBuffer names memory of the peer. [MR.Remote] and [MW.Remote] make one:
@@ -124,10 +125,12 @@ func (s Status) String() string {
 // exactly one, except a signaled-off success, and requests of a queue complete
 // in the order of posting.
 type Completion struct {
-	ID     uint64
-	QP     *QP
-	Op     Op
-	Length uint32 // octets of the message
+	ID uint64
+	QP *QP
+	Op Op
+	// Context is the QPConfig's.
+	Context any
+	Length  uint32 // octets of the message
 	// Immediate is set for OpRecvImmediate, Original for the atomics.
 	Immediate, Original uint64
 	// Invalidated is the STag of this end that the peer's Send with Invalidate

@@ -92,7 +92,8 @@ func TestFindCodeComplains(t *testing.T) {
 // that is shown has code.
 func TestAssignCode(t *testing.T) {
 	rules := catalogue{
-		{id: "A-1-01"}, {id: "A-1-02"}, {id: "A-1-03", reason: "another layer's"}, {id: "A-1-04"},
+		{Rule: claims.Rule{ID: "A-1-01"}}, {Rule: claims.Rule{ID: "A-1-02"}},
+		{Rule: claims.Rule{ID: "A-1-03", Reason: "another layer's"}}, {Rule: claims.Rule{ID: "A-1-04"}},
 	}
 	found := []claims.Claim{{ID: "A-1-01", Pkg: ".", Test: "TestA"}, {ID: "A-1-02", Pkg: ".", Test: "TestB"}}
 	places := []place{

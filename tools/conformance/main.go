@@ -53,9 +53,13 @@ func main() {
 }
 
 func run(root string, checkOnly bool, ran string) (complaints []string, err error) {
-	rules, err := readCatalogue(filepath.Join(root, "docs", "requirements.tsv"))
+	known, err := claims.Rules(root)
 	if err != nil {
 		return nil, err
+	}
+	var rules catalogue
+	for _, r := range known {
+		rules = append(rules, &rule{Rule: r})
 	}
 	found, err := claims.Find(root)
 	if err != nil {

@@ -2,10 +2,8 @@ package main
 
 import (
 	"bytes"
-	"encoding/csv"
 	"fmt"
 	"maps"
-	"os"
 	"slices"
 	"strings"
 
@@ -13,20 +11,19 @@ import (
 	"github.com/go-iwarp/iwarp/tools/internal/fill"
 )
 
-// A rule is a line of the catalogue.
+// A rule is a line of the catalogue, and where it is made true and shown.
 type rule struct {
-	id, rfc, section, level, layer, text string
-	reason                               string // why it does not apply; empty if it does
-	tests                                []string
-	code                                 []place
-	mutants                              []string
+	claims.Rule
+	tests   []string
+	code    []place
+	mutants []string
 }
 
 func (r *rule) state() string {
 	switch {
 	case len(r.tests) > 0:
 		return "shown"
-	case r.reason != "":
+	case r.Reason != "":
 		return "not applicable"
 	}
 	return "open"
@@ -35,33 +32,13 @@ func (r *rule) state() string {
 // catalogue keeps the order of the file.
 type catalogue []*rule
 
-func readCatalogue(name string) (catalogue, error) {
-	f, err := os.Open(name)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	r := csv.NewReader(f)
-	r.Comma, r.LazyQuotes = '\t', true
-	lines, err := r.ReadAll()
-	if err != nil {
-		return nil, err
-	}
-	var rules catalogue
-	for _, l := range lines[1:] {
-		rules = append(rules,
-			&rule{id: l[0], rfc: l[1], section: l[2], level: l[3], layer: l[4], text: l[5], reason: l[6]})
-	}
-	return rules, nil
-}
-
 // withoutCode lists the rules that are shown and that no code says it makes true.
 func (rules catalogue) withoutCode() (complaints []string) {
 	for _, r := range rules {
 		if len(r.tests) > 0 && len(r.code) == 0 {
 			complaints = append(complaints,
-				fmt.Sprintf("docs/requirements.tsv: %s is shown by %s, and no code has // Rule: %s", r.id, r.tests[0],
-					r.id))
+				fmt.Sprintf("docs/requirements.tsv: %s is shown by %s, and no code has // Rule: %s", r.ID, r.tests[0],
+					r.ID))
 		}
 	}
 	return complaints
@@ -71,21 +48,21 @@ func (rules catalogue) withoutCode() (complaints []string) {
 func assign(rules catalogue, found []claims.Claim, places []place, mutants map[string][]string) (complaints []string) {
 	byID := make(map[string]*rule, len(rules))
 	for _, r := range rules {
-		if byID[r.id] != nil {
-			complaints = append(complaints, "docs/requirements.tsv: two lines for "+r.id)
+		if byID[r.ID] != nil {
+			complaints = append(complaints, "docs/requirements.tsv: two lines for "+r.ID)
 		}
-		byID[r.id] = r
-		r.mutants = mutants[r.id]
+		byID[r.ID] = r
+		r.mutants = mutants[r.ID]
 	}
 	for _, p := range places {
 		r := byID[p.id]
 		switch {
 		case r == nil:
 			complaints = append(complaints, fmt.Sprintf("%s:%d: no requirement %s", p.file, p.line, p.id))
-		case r.reason != "":
+		case r.Reason != "":
 			complaints = append(complaints,
 				fmt.Sprintf("%s:%d: %s has code for %s, which does not apply (%s)", p.file, p.line, p.name, p.id,
-					r.reason))
+					r.Reason))
 		case !slices.ContainsFunc(r.code, func(q place) bool { return q.name == p.name }):
 			r.code = append(r.code, p)
 		}
@@ -96,9 +73,9 @@ func assign(rules catalogue, found []claims.Claim, places []place, mutants map[s
 			complaints = append(complaints, fmt.Sprintf("%s:%d: no requirement %s", c.File, c.Line, c.ID))
 			continue
 		}
-		if r.reason != "" {
+		if r.Reason != "" {
 			complaints = append(complaints,
-				fmt.Sprintf("%s:%d: %s shows %s, which does not apply (%s)", c.File, c.Line, c.Test, c.ID, r.reason))
+				fmt.Sprintf("%s:%d: %s shows %s, which does not apply (%s)", c.File, c.Line, c.Test, c.ID, r.Reason))
 		}
 		if !slices.Contains(r.tests, c.Name()) {
 			r.tests = append(r.tests, c.Name())
@@ -115,12 +92,12 @@ func render(rules catalogue) []byte {
 	b.WriteString("| layer | shown | of these with code | not applicable | open |\n| --- | --- | --- | --- | --- |\n")
 	counts := make(map[string]map[string]int)
 	for _, r := range rules {
-		if counts[r.layer] == nil {
-			counts[r.layer] = make(map[string]int)
+		if counts[r.Layer] == nil {
+			counts[r.Layer] = make(map[string]int)
 		}
-		counts[r.layer][r.state()]++
+		counts[r.Layer][r.state()]++
 		if r.state() == "shown" && len(r.code) > 0 {
-			counts[r.layer]["code"]++
+			counts[r.Layer]["code"]++
 		}
 	}
 	for _, layer := range slices.Sorted(maps.Keys(counts)) {
@@ -129,12 +106,12 @@ func render(rules catalogue) []byte {
 	}
 	rfc, section := "", ""
 	for _, r := range rules {
-		if r.rfc != rfc {
-			rfc, section = r.rfc, ""
+		if r.RFC != rfc {
+			rfc, section = r.RFC, ""
 			fmt.Fprintf(&b, "\n## RFC %s\n", rfc)
 		}
-		if r.section != section {
-			section = r.section
+		if r.Section != section {
+			section = r.Section
 			fmt.Fprintf(&b, "\n### [RFC %s, %s](https://www.rfc-editor.org/rfc/rfc%s#%s)\n\n", rfc, title(section), rfc,
 				anchor(section))
 		}
@@ -145,12 +122,12 @@ func render(rules catalogue) []byte {
 
 // render makes the rule's item: its text, and what stands behind it.
 func (r *rule) render(b *bytes.Buffer) {
-	b.WriteString(fill.Text("- ", "  ", fmt.Sprintf("**%s** (%s, %s): %s", r.id, r.level, r.layer, r.text)))
+	b.WriteString(fill.Text("- ", "  ", fmt.Sprintf("**%s** (%s, %s): %s", r.ID, r.Level, r.Layer, r.Text)))
 	for _, line := range []struct{ what, list string }{
 		{what: "code", list: r.makers()},
 		{what: "tests", list: few(slices.Sorted(slices.Values(r.tests)))},
 		{what: "mutants", list: few(r.mutants)},
-		{what: "not applicable", list: r.reason},
+		{what: "not applicable", list: r.Reason},
 	} {
 		if line.list != "" {
 			b.WriteString(fill.Text("  - ", "    ", line.what+": "+line.list))

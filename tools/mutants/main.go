@@ -115,9 +115,13 @@ func load(o *options) ([]*mutant, error) {
 	if err != nil {
 		return nil, err
 	}
-	rules, err := readRules(filepath.Join(o.root, "docs", "requirements.tsv"))
+	known, err := claims.Rules(o.root)
 	if err != nil {
 		return nil, err
+	}
+	rules := make(map[string]string, len(known))
+	for _, r := range known {
+		rules[r.ID] = r.Text
 	}
 	var picked []*mutant
 	for _, m := range table(o.kit) {

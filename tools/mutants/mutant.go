@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"bytes"
 	"context"
-	"encoding/csv"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -78,26 +77,6 @@ func table(kit bool) []*mutant {
 		pointers = append(pointers, &all[i])
 	}
 	return pointers
-}
-
-// readRules returns the rule of each requirement id.
-func readRules(name string) (map[string]string, error) {
-	f, err := os.Open(name)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	r := csv.NewReader(f)
-	r.Comma, r.LazyQuotes = '\t', true
-	lines, err := r.ReadAll()
-	if err != nil {
-		return nil, err
-	}
-	rules := make(map[string]string)
-	for _, l := range lines[1:] {
-		rules[l[0]] = l[5]
-	}
-	return rules, nil
 }
 
 // prepare finds each mutant's tests and its changed file. The error names all

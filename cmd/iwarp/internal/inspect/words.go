@@ -9,6 +9,7 @@ import (
 
 	"github.com/go-iwarp/iwarp/cmd/iwarp/internal/inspect/analysis"
 	"github.com/go-iwarp/iwarp/ddp"
+	"github.com/go-iwarp/iwarp/protocol"
 	"github.com/go-iwarp/iwarp/rdmap"
 )
 
@@ -53,7 +54,7 @@ func bit(b bool) int {
 }
 
 func depthWord(n int) string {
-	if n < 0 || n >= 0x3fff {
+	if n < 0 || n >= protocol.NotNegotiated {
 		return "not negotiated"
 	}
 	return fmt.Sprint(n)

@@ -8,6 +8,7 @@ import (
 	"github.com/go-iwarp/iwarp/cmd/iwarp/internal/conform/advert"
 
 	"github.com/go-iwarp/iwarp/iwarptest"
+	"github.com/go-iwarp/iwarp/protocol"
 )
 
 // codes are the Terminates that the RFCs define (RFC 6580 section 3, RFC 6581
@@ -398,7 +399,7 @@ func senderCases() []*Case {
 			const n = 60
 			most := 1
 			if s.mine.block && s.their.block {
-				if most = int(min(s.mine.ird, s.their.ord)); s.mine.ird == open14 || s.their.ord == open14 {
+				if most = int(min(s.mine.ird, s.their.ord)); s.mine.ird == protocol.NotNegotiated || s.their.ord == protocol.NotNegotiated {
 					s.notApplicable("the depth was left open")
 				}
 			}

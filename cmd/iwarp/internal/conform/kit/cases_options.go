@@ -9,6 +9,7 @@ import (
 	"github.com/go-iwarp/iwarp/cmd/iwarp/internal/conform/advert"
 
 	"github.com/go-iwarp/iwarp/iwarptest"
+	"github.com/go-iwarp/iwarp/protocol"
 )
 
 // checkReply holds a Reply against its Request.
@@ -29,11 +30,11 @@ func (s *session) checkReply() {
 		s.fail("the Reply has RTR flags %03b without A: they are sent as 0 (RFC 6581 section 9.2)", rep.rtr)
 	case rep.a && rep.rtr == 0:
 		s.fail("the Reply names no kind of RTR: at least one must be there (RFC 6581 section 9.2)")
-	case req.ord == open14 && rep.ird != open14:
+	case req.ord == protocol.NotNegotiated && rep.ird != protocol.NotNegotiated:
 		s.fail("the Reply has IRD %d, the Request left ORD open: 0x3fff is due (RFC 6581 section 9.1)", rep.ird)
-	case req.ird == open14 && rep.ord != open14:
+	case req.ird == protocol.NotNegotiated && rep.ord != protocol.NotNegotiated:
 		s.fail("the Reply has ORD %d, the Request left IRD open: 0x3fff is due (RFC 6581 section 9.1)", rep.ord)
-	case req.ird != open14 && rep.ord != open14 && rep.ord > req.ird:
+	case req.ird != protocol.NotNegotiated && rep.ord != protocol.NotNegotiated && rep.ord > req.ird:
 		s.fail("the Reply has ORD %d, above the Request's IRD %d (RFC 6581 section 9.1)", rep.ord, req.ird)
 	}
 }
@@ -219,14 +220,14 @@ func depthCases() []*Case {
 		{0x3ffe, 0x3ffe},
 		{0x3ffe, 0},
 		{0, 0x3ffe},
-		{open14, open14},
-		{open14, 1},
-		{1, open14},
-		{open14, 0},
-		{0, open14},
+		{protocol.NotNegotiated, protocol.NotNegotiated},
+		{protocol.NotNegotiated, 1},
+		{1, protocol.NotNegotiated},
+		{protocol.NotNegotiated, 0},
+		{0, protocol.NotNegotiated},
 	} {
 		ids := "MPA2-9.1-01 MPA2-9.1-03 MPA2-9.1-02 R13"
-		if v[0] == open14 || v[1] == open14 {
+		if v[0] == protocol.NotNegotiated || v[1] == protocol.NotNegotiated {
 			ids += " MPA2-9.1-09 MPA2-9.1-10 MPA2-9.1-12"
 		}
 		all = append(all, &Case{
@@ -284,16 +285,16 @@ func depthCases() []*Case {
 	reply("ird-1", "MPA2-9.1-06", "The initiator's ORD is at most the responder's IRD",
 		func(_ *session, h *hello) { h.ird = 1 }, on)
 	reply("ird-open", "MPA2-9.1-11", "IRD 0x3fff: the initiator keeps its ORD",
-		func(_ *session, h *hello) { h.ird = open14 }, on)
+		func(_ *session, h *hello) { h.ird = protocol.NotNegotiated }, on)
 	reply("ord-open", "MPA2-9.1-13", "ORD 0x3fff: the initiator keeps its IRD",
-		func(_ *session, h *hello) { h.ord = open14 }, on)
+		func(_ *session, h *hello) { h.ord = protocol.NotNegotiated }, on)
 	reply("ird-16382", "MPA2-9.1-06", "A larger IRD than was asked for does no harm",
 		func(_ *session, h *hello) { h.ird = 0x3ffe }, on, few)
 	reply("ord-0", "MPA2-9.1-06", "A responder that will not read", func(_ *session, h *hello) { h.ord = 0 }, on)
 	reply("ord-16382", "MPA2-9.1-06 MPA2-9.1-07",
 		"ORD above what the initiator can serve: it raises its IRD, or ends with 2/0/06",
 		func(s *session, h *hello) {
-			if s.their.ird == open14 {
+			if s.their.ird == protocol.NotNegotiated {
 				s.notApplicable("the client leaves IRD open")
 			}
 			h.ord = 0x3ffe

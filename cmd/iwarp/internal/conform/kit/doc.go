@@ -25,11 +25,4 @@
 // that speaks the small protocol of docs/conform.md, which package
 // conform/target implements on this module's stack: it advertises regions,
 // echoes, and makes Reads and Writes on demand.
-//
-// # In go test
-//
-//	func TestConformance(t *testing.T) {
-//		dial := func(ctx context.Context) (net.Conn, error) { return dialMyEndpoint(ctx) }
-//		kit.Test(t, dial, &kit.Options{Role: kit.Initiator, ULP: kit.Raw})
-//	}
 package kit

@@ -385,12 +385,3 @@ func TestBrokenEndpoints(t *testing.T) {
 		})
 	}
 }
-
-// Test makes a subtest of each case.
-func TestSubtests(t *testing.T) {
-	opts := &kit.Options{ULP: kit.Target, Run: "^(invalidate/unknown|crc/off-zero)$", Timeout: patience}
-	if r := kit.Test(t, kit.Dial("tcp", serveTarget(t, config(nil))), opts); r.Count(kit.Pass) != 1 ||
-		r.Count(kit.NotApplicable) != 1 {
-		t.Errorf("%v", r.Summary())
-	}
-}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/go-iwarp/iwarp/iwarptest"
+	"github.com/go-iwarp/iwarp/protocol"
 )
 
 // stop ends a case from any depth, by panic.
@@ -30,7 +31,7 @@ type session struct {
 	p     *iwarptest.Peer
 	mine  hello // the kit's frame
 	their hello // the peer's
-	wire
+	receiver
 	// noNudge leaves the first FPDU to the case.
 	noNudge bool
 	// interrupt no longer ends the connection with the run.
@@ -91,7 +92,7 @@ func (s *session) connect() {
 	}
 	s.p = iwarptest.NewPeer(s, nc)
 	s.p.Timeout = s.timeout()
-	s.wire.init()
+	s.receiver.init()
 	s.note("connected")
 }
 
@@ -183,8 +184,6 @@ const (
 	rtrRead
 )
 
-const open14 = 0x3fff // not negotiated
-
 func bit16(on bool, v uint16) uint16 {
 	if on {
 		return v
@@ -215,7 +214,7 @@ func parseHello(frame []byte) hello {
 		ird, ord := binary.BigEndian.Uint16(h.pd), binary.BigEndian.Uint16(h.pd[2:])
 		h.block, h.a = true, ird&0x8000 != 0
 		h.rtr = byte(ird>>14&1)*rtrSend | byte(ord>>15)*rtrWrite | byte(ord>>14&1)*rtrRead
-		h.ird, h.ord, h.pd = ird&open14, ord&open14, h.pd[4:]
+		h.ird, h.ord, h.pd = ird&protocol.NotNegotiated, ord&protocol.NotNegotiated, h.pd[4:]
 		h.flags &^= iwarptest.FlagS
 	}
 	return h
@@ -265,8 +264,8 @@ func (s *session) answerTo(r hello) hello {
 }
 
 func crosswise(mine, theirs uint16) uint16 {
-	if theirs == open14 {
-		return open14
+	if theirs == protocol.NotNegotiated {
+		return protocol.NotNegotiated
 	}
 	return min(mine, theirs)
 }
@@ -439,7 +438,7 @@ func (s *session) respond(req []byte, h hello) {
 // two have said. Where nothing was said it is one.
 func (s *session) agreeReads() {
 	s.maxReads = 1
-	if s.their.block && s.their.ird != open14 {
+	if s.their.block && s.their.ird != protocol.NotNegotiated {
 		s.maxReads = int(min(s.their.ird, s.mine.ord))
 	}
 }

@@ -33,9 +33,9 @@ type memory struct {
 	buf []byte
 }
 
-// wire is what is known of a connection in Full Operation: it takes the peer's
+// receiver is what is known of a connection in Full Operation: it takes the peer's
 // segments, and holds the peer to the rules of a sender.
-type wire struct {
+type receiver struct {
 	frames   int
 	next     [4]uint32 // MSN that the kit sends next, per QN
 	due      [4]uint32 // MSN that is due from the peer, per QN
@@ -68,15 +68,15 @@ type taggedRun struct {
 	largest  int // segment, in octets
 }
 
-func (w *wire) init() {
-	*w = wire{mem: make(map[uint32]*memory)}
+func (w *receiver) init() {
+	*w = receiver{mem: make(map[uint32]*memory)}
 	for i := range w.next {
 		w.next[i], w.due[i] = 1, 1
 	}
 }
 
 // msn returns the MSN that is next on a queue.
-func (w *wire) msn(qn uint32) uint32 {
+func (w *receiver) msn(qn uint32) uint32 {
 	w.next[qn]++
 	return w.next[qn] - 1
 }

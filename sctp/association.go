@@ -1,0 +1,372 @@
+package sctp
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"sync"
+	"time"
+
+	"github.com/go-iwarp/iwarp"
+	pion "github.com/pion/sctp"
+)
+
+// Association is an SCTP association that carries DDP streams, each of them an
+// [iwarp.Conn] of its own: see [Associate]. All methods may be called from any goroutine.
+type Association struct {
+	cfg     *Config
+	a       *pion.Association
+	nc      *adapted
+	segment int  // the size of the largest DDP segment
+	dialed  bool // by this end
+	single  bool // it ends with its one session
+	done    chan struct{}
+
+	mu       sync.Mutex
+	sessions map[*session]struct{}
+	free     []uint16
+	settling int           // streams whose session has ended just now
+	settled  chan struct{} // closed and made anew when one of them has settled
+	next     int // the lowest identifier that has had no session
+	closed   bool
+	idle     *time.Timer
+	listener *listener // nil: sessions of the peer's are refused
+}
+
+// closePatience bounds what the end of an association waits for.
+const closePatience = 2 * time.Second
+
+// ErrOtherUse says that the peer's association is not one for DDP: its Adaptation Layer
+// Indication is another, or it has none
+// (https://www.rfc-editor.org/rfc/rfc5043#section-11.1).
+var ErrOtherUse = errors.New("iwarp: sctp: the peer's Adaptation Layer Indication is not that of DDP [RFC 5043 section 11.1]")
+
+// ErrNoStream says that an association has no stream left for another session.
+var ErrNoStream = errors.New("iwarp: sctp: all streams of the association are in use")
+
+// Associate makes an SCTP association with address, over UDP (RFC 6951). network is
+// "udp", "udp4" or "udp6". It blocks until the association stands or ctx ends. cfg may
+// be nil.
+func Associate(ctx context.Context, network, address string, cfg *Config) (*Association, error) {
+	var d net.Dialer
+	nc, err := dialUDP(ctx, &d, network, address)
+	if err != nil {
+		return nil, err
+	}
+	return AssociateOver(ctx, nc, cfg)
+}
+
+func dialUDP(ctx context.Context, d *net.Dialer, network, address string) (net.Conn, error) {
+	switch network {
+	case "udp", "udp4", "udp6":
+		return d.DialContext(ctx, network, address)
+	}
+	return nil, net.UnknownNetworkError(network)
+}
+
+// AssociateOver is Associate over any conn that keeps the boundaries of what is written to
+// it, such as a connected UDP socket, DTLS or a tunnel. The association owns nc, and closes
+// it on error.
+func AssociateOver(ctx context.Context, nc net.Conn, cfg *Config) (*Association, error) {
+	c, err := cfg.withDefaults()
+	if err != nil {
+		_ = nc.Close()
+		return nil, err
+	}
+	return associate(ctx, nc, c, false)
+}
+
+func associate(ctx context.Context, nc net.Conn, c *Config, single bool) (*Association, error) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	a := newAssociation(nc, c, func() { cancel(ErrOtherUse) })
+	a.dialed, a.single = true, single
+	opts := a.options()
+	client := make([]pion.ClientOption, len(opts))
+	for i, o := range opts {
+		client[i] = o
+	}
+	below, err := pion.ClientContext(ctx, client...)
+	if err != nil {
+		_ = nc.Close()
+		if cause := context.Cause(ctx); cause != nil {
+			err = cause
+		}
+		return nil, fmt.Errorf("iwarp: sctp: no association with %v: %w", nc.RemoteAddr(), err)
+	}
+	a.stands(below)
+	go a.acceptStreams()
+	return a, nil
+}
+
+func newAssociation(nc net.Conn, c *Config, refuse func()) *Association {
+	a := &Association{cfg: c, nc: newAdapted(nc, c.Indication, uint16(c.Streams), refuse), done: make(chan struct{}), sessions: make(map[*session]struct{}), settled: make(chan struct{})}
+	return a
+}
+
+// options are those of the SCTP below: packets as DATA chunks, which RFC 5043 knows, and
+// not as I-DATA; and no message that has to be fragmented.
+func (a *Association) options() []pion.AssociationOption {
+	mtu := a.cfg.mtu(a.nc.LocalAddr())
+	a.segment = segmentMax(mtu)
+	return []pion.AssociationOption{
+		pion.WithNetConn(a.nc), pion.WithMTU(uint32(mtu)), pion.WithEnableInterleaving(false),
+		pion.WithMaxReceiveBufferSize(uint32(a.cfg.ReceiveBuffer)), pion.WithLoggerFactory(silent{}),
+	}
+}
+
+// stands notes that the handshake is over.
+func (a *Association) stands(below *pion.Association) {
+	a.nc.up.Store(true)
+	a.a = below
+}
+
+// acceptStreams takes the streams on which the peer begins, until the association ends.
+func (a *Association) acceptStreams() {
+	for {
+		s, err := a.a.AcceptStream()
+		if err != nil {
+			break
+		}
+		go a.watch(s)
+	}
+	// Rule: SCTP-11.3-02
+	close(a.done) // the readers of all streams have been woken
+	a.mu.Lock()
+	a.closed = true
+	if a.idle != nil {
+		a.idle.Stop()
+	}
+	a.mu.Unlock()
+	_ = a.a.Close()
+	if a.listener != nil {
+		a.listener.ended(a)
+	}
+}
+
+// watch waits for the sessions that the peer opens on a stream, one after the other.
+func (a *Association) watch(below *pion.Stream) {
+	for {
+		s := newSession(a, below)
+		ppid, b, err := s.read(nil)
+		if err != nil {
+			return
+		}
+		switch err := s.opening(ppid, b); {
+		case err != nil, !a.admit(s):
+			_ = s.Close()
+		default:
+			<-s.gone
+		}
+		if !a.settle(s) {
+			a.drain(below)
+			return
+		}
+	}
+}
+
+// settle waits a little for what is under way of a session that has ended, and reports
+// whether its stream may have another one.
+func (a *Association) settle(s *session) bool {
+	for pause := time.Millisecond; pause < time.Second; pause *= 2 {
+		if s.reusable() {
+			return true
+		}
+		if !s.over.Load() {
+			return false
+		}
+		select {
+		case <-time.After(pause):
+		case <-a.done:
+			return false
+		}
+	}
+	return false
+}
+
+// drain throws away what comes on a stream that is not used any more, so that it does not
+// fill the receive queue of the others.
+func (a *Association) drain(below *pion.Stream) {
+	buf := make([]byte, readLen)
+	for {
+		_ = below.SetReadDeadline(time.Time{})
+		if _, _, err := below.ReadSCTP(buf); err != nil && !errors.Is(err, pion.ErrReadDeadlineExceeded) {
+			return
+		}
+	}
+}
+
+// admit hands a session that the peer has opened to the listener, if there is room.
+func (a *Association) admit(s *session) bool {
+	a.mu.Lock()
+	l := a.listener
+	ok := l != nil && !a.closed
+	if ok {
+		a.sessions[s] = struct{}{}
+		if a.idle != nil {
+			a.idle.Stop()
+		}
+	}
+	a.mu.Unlock()
+	return ok && l.offer(s)
+}
+
+// answered notes that a session does not wait for the program any more.
+func (a *Association) answered(s *session) {
+	if a.listener != nil {
+		a.listener.answered(s)
+	}
+}
+
+// left notes that a session has ended.
+func (a *Association) left(s *session, abort bool) {
+	a.mu.Lock()
+	delete(a.sessions, s)
+	last := len(a.sessions) == 0
+	if last && a.listener != nil && !a.closed {
+		a.waitIdle()
+	}
+	a.mu.Unlock()
+	if a.single {
+		if abort {
+			a.abort("aborted by the program")
+		}
+		_ = a.Close()
+		return
+	}
+	if !a.dialed {
+		return // watch does the rest
+	}
+	a.mu.Lock()
+	a.settling++
+	a.mu.Unlock()
+	go a.giveBack(s)
+}
+
+// giveBack makes the stream of a session that has ended free, or takes it out of use.
+func (a *Association) giveBack(s *session) {
+	again := a.settle(s)
+	a.mu.Lock()
+	a.settling--
+	if again {
+		a.free = append(a.free, s.below.StreamIdentifier())
+	}
+	close(a.settled)
+	a.settled = make(chan struct{})
+	a.mu.Unlock()
+	if !again {
+		a.drain(s.below)
+	}
+}
+
+// waitIdle ends the association if no session comes soon. The association is locked.
+func (a *Association) waitIdle() {
+	if a.idle == nil {
+		a.idle = time.AfterFunc(a.cfg.IdleTimeout, func() { _ = a.Close() })
+		return
+	}
+	a.idle.Reset(a.cfg.IdleTimeout)
+}
+
+// Dial opens another DDP stream of the association, and starts iWARP on it as the initiator:
+// what [Dial] does on an association of its own. It blocks until then or until ctx ends.
+func (a *Association) Dial(ctx context.Context, cfg *iwarp.Config) (*iwarp.Conn, error) {
+	c, err := a.dial(ctx, cfg)
+	if retry := unenhanced(cfg, err); retry != nil {
+		return a.dial(ctx, retry)
+	}
+	return c, err
+}
+
+func (a *Association) dial(ctx context.Context, cfg *iwarp.Config) (*iwarp.Conn, error) {
+	s, err := a.open(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return iwarp.ClientLLP(ctx, s, cfg)
+}
+
+// open opens a stream, and waits for those that are about to be free.
+func (a *Association) open(ctx context.Context) (*session, error) {
+	for {
+		s, settled, err := a.tryOpen()
+		if settled == nil {
+			return s, err
+		}
+		select {
+		case <-settled:
+		case <-a.done:
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
+	}
+}
+
+// tryOpen opens a stream, if one is free. Otherwise settled is closed when it is worth another try.
+func (a *Association) tryOpen() (s *session, settled <-chan struct{}, err error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	var id uint16
+	switch n := len(a.free); {
+	case a.closed:
+		return nil, nil, fmt.Errorf("iwarp: sctp: association: %w", net.ErrClosed)
+	case n > 0:
+		id, a.free = a.free[n-1], a.free[:n-1]
+	case a.next < a.cfg.Streams:
+		id = uint16(a.next)
+		a.next++
+	case a.settling > 0:
+		return nil, a.settled, nil
+	default:
+		return nil, nil, ErrNoStream
+	}
+	below, err := a.a.OpenStream(id, PPIDSegment)
+	if err != nil {
+		return nil, nil, err
+	}
+	s = newSession(a, below)
+	a.sessions[s] = struct{}{}
+	return s, nil, nil
+}
+
+// LocalAddr returns this end's address.
+func (a *Association) LocalAddr() net.Addr { return a.nc.LocalAddr() }
+
+// RemoteAddr returns the peer's address.
+func (a *Association) RemoteAddr() net.Addr { return a.nc.RemoteAddr() }
+
+// Done is closed when the association has ended. Its connections have ended then, too, those
+// that were not over with an error.
+func (a *Association) Done() <-chan struct{} { return a.done }
+
+// Close ends the association gracefully: what its streams have sent still arrives, as long
+// as the peer takes it within seconds. Close its connections first, or they fail.
+func (a *Association) Close() error {
+	a.mu.Lock()
+	a.closed = true
+	a.mu.Unlock()
+	ctx, cancel := context.WithTimeout(context.Background(), closePatience)
+	defer cancel()
+	err := a.a.Shutdown(ctx)
+	_ = a.a.Close()
+	<-a.done
+	if errors.Is(err, pion.ErrShutdownNonEstablished) {
+		return nil // the peer was first
+	}
+	return err
+}
+
+// Abort ends the association and all its connections at once.
+func (a *Association) Abort() {
+	a.abort("aborted by the program")
+	_ = a.a.Close()
+	<-a.done
+}
+
+func (a *Association) abort(why string) {
+	a.mu.Lock()
+	a.closed = true
+	a.mu.Unlock()
+	a.a.Abort(why)
+}

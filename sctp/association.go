@@ -40,7 +40,8 @@ const closePatience = 2 * time.Second
 // ErrOtherUse says that the peer's association is not one for DDP: its Adaptation Layer
 // Indication is another, or it has none
 // (https://www.rfc-editor.org/rfc/rfc5043#section-11.1).
-var ErrOtherUse = errors.New("iwarp: sctp: the peer's Adaptation Layer Indication is not that of DDP [RFC 5043 section 11.1]")
+var ErrOtherUse = errors.New("iwarp: sctp: the peer's Adaptation Layer Indication is not that of DDP " +
+	"[RFC 5043 section 11.1]")
 
 // ErrNoStream says that an association has no stream left for another session.
 var ErrNoStream = errors.New("iwarp: sctp: all streams of the association are in use")
@@ -101,8 +102,10 @@ func associate(ctx context.Context, nc net.Conn, c *Config, single bool) (*Assoc
 }
 
 func newAssociation(nc net.Conn, c *Config, refuse func()) *Association {
-	a := &Association{cfg: c, nc: newAdapted(nc, c.Indication, uint16(c.Streams), refuse), done: make(chan struct{}), sessions: make(map[*session]struct{}), settled: make(chan struct{})}
-	return a
+	return &Association{
+		cfg: c, nc: newAdapted(nc, c.Indication, uint16(c.Streams), refuse), done: make(chan struct{}),
+		sessions: make(map[*session]struct{}), settled: make(chan struct{}),
+	}
 }
 
 // options are those of the SCTP below: packets as DATA chunks, which RFC 5043 knows, and

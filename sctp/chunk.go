@@ -97,7 +97,8 @@ func (c *Control) check() error {
 	switch {
 	// Rule: SCTP-5.2.3-03, MPA2-7-03
 	case len(c.PrivateData) > MaxPrivateData:
-		return illegal("RFC 5043 section 5.2.3", "%v with %d octets of Private Data: at most %d", c.Function, len(c.PrivateData), MaxPrivateData)
+		return illegal("RFC 5043 section 5.2.3", "%v with %d octets of Private Data: at most %d",
+			c.Function, len(c.PrivateData), MaxPrivateData)
 	// Rule: SCTP-5.2.3-04, MPA2-7-04
 	case c.Function == Terminate && len(c.PrivateData) > 0:
 		return illegal("RFC 5043 section 5.2.3", "Terminate with %d octets of Private Data: it has none", len(c.PrivateData))
@@ -113,10 +114,12 @@ func (c *Control) check() error {
 // ParseControl parses the user data of a chunk with PPIDControl. PrivateData refers to b.
 func ParseControl(b []byte) (Control, error) {
 	if len(b) < ControlHeaderLen {
-		return Control{}, illegal("RFC 5043 section 5.2.3", "control chunk of %d octets: its header has %d", len(b), ControlHeaderLen)
+		return Control{}, illegal("RFC 5043 section 5.2.3", "control chunk of %d octets: its header has %d",
+			len(b), ControlHeaderLen)
 	}
 	c := Control{
-		SSN: binary.BigEndian.Uint16(b), Function: Function(binary.BigEndian.Uint16(b[2:])), PrivateData: b[ControlHeaderLen:],
+		SSN: binary.BigEndian.Uint16(b), Function: Function(binary.BigEndian.Uint16(b[2:])),
+		PrivateData: b[ControlHeaderLen:],
 	}
 	return c, c.check()
 }
@@ -137,12 +140,15 @@ func AppendSegment(b []byte, ssn uint16) []byte { return binary.BigEndian.Append
 // ParseSegment parses the user data of a chunk with PPIDSegment. The segment refers to b.
 func ParseSegment(b []byte) (ssn uint16, segment []byte, err error) {
 	if len(b) < SegmentHeaderLen {
-		return 0, nil, illegal("RFC 5043 section 5.2.2", "segment chunk of %d octets: its header has %d", len(b), SegmentHeaderLen)
+		return 0, nil, illegal("RFC 5043 section 5.2.2", "segment chunk of %d octets: its header has %d",
+			len(b), SegmentHeaderLen)
 	}
 	return binary.BigEndian.Uint16(b), b[SegmentHeaderLen:], nil
 }
 
 // illegal is the error for a chunk that ends its session.
 func illegal(section, format string, args ...any) *protocol.Error {
-	return &protocol.Error{Code: protocol.MPAConnectionLost, Section: section, Detail: "SCTP: " + fmt.Sprintf(format, args...)}
+	return &protocol.Error{
+		Code: protocol.MPAConnectionLost, Section: section, Detail: "SCTP: " + fmt.Sprintf(format, args...),
+	}
 }

@@ -57,12 +57,14 @@ func (c *Config) withDefaults() (*Config, error) {
 			*f.value = f.def
 		}
 		if *f.value < f.least || *f.value > f.atMost {
-			return nil, fmt.Errorf("%w: sctp: Config.%s is %d: between %d and %d", iwarp.ErrLimit, f.name, *f.value, f.least, f.atMost)
+			return nil, fmt.Errorf("%w: sctp: Config.%s is %d: between %d and %d",
+				iwarp.ErrLimit, f.name, *f.value, f.least, f.atMost)
 		}
 	}
 	if n.MTU != 0 && (n.MTU < minMTU || n.MTU > maxMTU) {
 		return nil, fmt.Errorf("%w: sctp: Config.MTU is %d: between %d and %d", iwarp.ErrLimit, n.MTU, minMTU, maxMTU)
 	}
+	// Rule: SCTP-7.1-01
 	if n.Indication == 0 {
 		n.Indication = IndicationDDP
 	}

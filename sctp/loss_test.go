@@ -68,7 +68,9 @@ func packetConn(t testing.TB, loss float64, tap func([]byte) []byte) *faulty {
 }
 
 // associate makes an association between two packet conns, and a listener on one of them.
-func associate(t testing.TB, client, server net.PacketConn, sc *sctp.Config, lc *iwarp.ListenConfig) (*sctp.Association, *iwarp.Listener) {
+func associate(
+	t testing.TB, client, server net.PacketConn, sc *sctp.Config, lc *iwarp.ListenConfig,
+) (*sctp.Association, *iwarp.Listener) {
 	t.Helper()
 	l, err := sctp.NewListener(server, lc, sc)
 	check(t, "NewListener", err)

@@ -1,7 +1,5 @@
 package sctp
 
-import "fmt"
-
 // This file is the engine of a session's receiving half: which chunk may come, and what it
 // means. It has no I/O, and the order of arrival is any.
 
@@ -121,7 +119,8 @@ func (in *inbound) number(ssn uint16) (uint64, error) {
 	return number, nil
 }
 
-// what describes a chunk's PPID where it has none of ours.
+// foreign is the error for a chunk whose PPID is none of ours.
 func foreign(ppid uint32) error {
-	return illegal("RFC 5043 section 5.1", "a chunk has the PPID %s: %d and %d alone are carried", fmt.Sprint(ppid), PPIDSegment, PPIDControl)
+	return illegal("RFC 5043 section 5.1", "a chunk has the PPID %d: %d and %d alone are carried",
+		ppid, PPIDSegment, PPIDControl)
 }

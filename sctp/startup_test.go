@@ -48,7 +48,8 @@ func TestReject(t *testing.T) {
 func TestStartupAgrees(t *testing.T) {
 	for name, revision := range map[string]int{"RFC 5043": 1, "RFC 6581": 2} {
 		t.Run(name, func(t *testing.T) {
-			a, b := connect(t, &iwarp.Config{IRD: 3, ORD: 5, MPA: iwarp.MPAConfig{Revision: revision}}, &iwarp.Config{IRD: 4, ORD: 7})
+			a, b := connect(t,
+				&iwarp.Config{IRD: 3, ORD: 5, MPA: iwarp.MPAConfig{Revision: revision}}, &iwarp.Config{IRD: 4, ORD: 7})
 			x, y := a.ConnectionState(), b.ConnectionState()
 			if enhanced := revision == 2; x.Enhanced != enhanced || y.Enhanced != enhanced || x.PeerToPeer != enhanced {
 				t.Errorf("%+v, %+v", x, y)

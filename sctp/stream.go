@@ -58,7 +58,9 @@ const (
 )
 
 func newSession(a *Association, below *pion.Stream) *session {
-	s := &session{assoc: a, below: below, room: make(chan struct{}, 1), gone: make(chan struct{}), buf: make([]byte, readLen)}
+	s := &session{
+		assoc: a, below: below, room: make(chan struct{}, 1), gone: make(chan struct{}), buf: make([]byte, readLen),
+	}
 	// Rule: SCTP-10-01
 	below.SetReliabilityParams(true, pion.ReliabilityTypeReliable, 0)
 	below.SetBufferedAmountLowThreshold(lowWater)
@@ -120,7 +122,8 @@ func (s *session) lost(err error) error {
 		err = net.ErrClosed
 	}
 	return &protocol.Error{
-		Code: protocol.MPAConnectionLost, Section: "RFC 5043 section 11.3", Detail: "the SCTP association has ended", Err: err,
+		Code: protocol.MPAConnectionLost, Section: "RFC 5043 section 11.3",
+		Detail: "the SCTP association has ended", Err: err,
 	}
 }
 
@@ -230,7 +233,10 @@ func (s *session) answer(ctx context.Context) (*mpa.Startup, error) {
 	}
 }
 
-// opening takes in the chunk that opens a session from the other side.
+// opening takes in the chunk that opens a session from the other side. No other sequence
+// than those of RFC 5043 and RFC 6581 is taken, and the program is not asked.
+//
+// Rule: SCTP-6.5-01, SCTP-6.5-02
 func (s *session) opening(ppid uint32, b []byte) error {
 	if ppid != PPIDControl {
 		return illegal("RFC 5043 section 6.1", "a session that opens with the PPID %d, want %d", ppid, PPIDControl)
@@ -242,7 +248,9 @@ func (s *session) opening(ppid uint32, b []byte) error {
 	case !s.in.opened:
 		return illegal("RFC 5043 section 6.1", "a session that opens with %v", c.Function)
 	}
-	s.request = &mpa.Startup{Kind: mpa.Request, Revision: mpa.Revision1, CRC: true, PrivateData: slices.Clone(c.PrivateData)}
+	s.request = &mpa.Startup{
+		Kind: mpa.Request, Revision: mpa.Revision1, CRC: true, PrivateData: slices.Clone(c.PrivateData),
+	}
 	if c.Function == EnhancedInitiate {
 		s.request.Revision, s.request.Enhanced = mpa.Revision2, true
 	}
@@ -270,7 +278,9 @@ func (r incoming) Request() *mpa.Startup {
 	return &n
 }
 
-// Accept implements iwarp.LLPRequest.
+// Accept implements iwarp.LLPRequest. Domain and QP are chosen now.
+//
+// Rule: SCTP-6-02
 func (r incoming) Accept(_ context.Context, o *mpa.Options) (ddp.LLP, mpa.Params, error) {
 	reply, p, err := mpa.Answer(r.request, plain(o))
 	if err != nil {

@@ -28,7 +28,7 @@ type Association struct {
 	free     []uint16
 	settling int           // streams whose session has ended just now
 	settled  chan struct{} // closed and made anew when one of them has settled
-	next     int // the lowest identifier that has had no session
+	next     int           // the lowest identifier that has had no session
 	closed   bool
 	idle     *time.Timer
 	listener *listener // nil: sessions of the peer's are refused

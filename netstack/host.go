@@ -108,6 +108,7 @@ func (h *Host) setUp() error {
 func (h *Host) Close() {
 	h.once.Do(func() {
 		h.stack.Close()
+		_ = h.stack.RemoveNIC(nicID) // which detaches the link, and is not there if it could not be made
 		h.link.Close()
 		h.stack.Wait()
 	})

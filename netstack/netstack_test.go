@@ -46,7 +46,14 @@ func newPair(t testing.TB, o options) *pair {
 		t.Fatal(err)
 	}
 	t.Cleanup(x.listener.Close)
-	l, err := x.listener.Listen(secondAddr+":7174", o.peer)
+	x.connect(t, secondAddr+":7174", o.cfg, o.peer)
+	return x
+}
+
+// connect connects the hosts.
+func (x *pair) connect(t testing.TB, address string, cfg, peer *iwarp.Config) {
+	t.Helper()
+	l, err := x.listener.Listen(address, peer)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -59,7 +66,7 @@ func newPair(t testing.TB, o options) *pair {
 		x.p, err = l.Accept(ctx)
 		accepted <- err
 	}()
-	if x.c, err = x.dialer.Dial(ctx, secondAddr+":7174", o.cfg); err != nil {
+	if x.c, err = x.dialer.Dial(ctx, address, cfg); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(x.c.Abort)
@@ -67,7 +74,6 @@ func newPair(t testing.TB, o options) *pair {
 		t.Fatal(err)
 	}
 	t.Cleanup(x.p.Abort)
-	return x
 }
 
 // write writes data into a region of the listener's end and waits until that has it.

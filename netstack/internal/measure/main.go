@@ -28,7 +28,7 @@ import (
 
 var (
 	size   = flag.Int("size", 64<<20, "octets of the Write")
-	delay  = flag.Duration("delay", 100*time.Microsecond, "of a packet, in each direction")
+	delay  = flag.Duration("delay", 0, "of a packet, in each direction, beyond what handing it over takes")
 	rounds = flag.Int("rounds", 3, "runs of each row; the median of the times, and the figures of that run, are told")
 	out    = flag.String("o", "", "write to this name with .md and .svg; empty: print the table")
 )
@@ -201,8 +201,9 @@ func transfer(ctx context.Context, c, p *iwarp.Conn, x *result) error {
 func document(results map[receiver][]result) []byte {
 	var b bytes.Buffer
 	fmt.Fprintf(&b, "# Placement out of order, measured on %s\n\n", time.Now().UTC().Format(time.DateOnly))
-	fmt.Fprintf(&b, "By `go run ./internal/measure` in the folder netstack: one RDMA Write of %d MiB between two hosts\n"+
-		"in one process, packets of 1500 octets, %v in each direction, %d processors; the median of %d runs.\n"+
+	fmt.Fprintf(&b, "By `go run ./internal/measure -o ../docs/performance/out-of-order` in the folder netstack: one RDMA Write of %d MiB between two hosts\n"+
+		"in one process, packets of 1500 octets, a delay of %v, %d processors; of %d runs that with the median time.\n"+
+		"How to read it, and what it shows: [out-of-order.md](../out-of-order.md).\n\n"+
 		"![Plots](out-of-order.svg)\n\n", *size>>20, *delay, runtime.GOMAXPROCS(0), *rounds)
 	fmt.Fprintln(&b, "| segments | receiver | completed in | placed early | of all | earlier by, mean | most "+
 		"| behind a hole, most | of that held, most |")

@@ -9,6 +9,12 @@ const (
 	gatherMin = 16 << 10  // a piece this large is referenced, a smaller one is cheaper to copy
 	piecesMax = 512       // in a batch; the kernel takes 1024 in a call
 	copiedMax = 256 << 10 // octets copied for a batch: they should still be in the cache when the kernel reads them
+	// copiedLong is copiedMax in a long run on a network: the more octets go in one call,
+	// the fewer are the interrupts for the packets that they become.
+	copiedLong = 1 << 20
+	// maxLarge is how many of largeChunk octets a batch may need for copiedLong octets,
+	// and then one more FPDU: each is left when the next FPDU does not fit.
+	maxLarge = 6
 )
 
 // ErrBatchFull says that a batch has no room for another FPDU: write it out first.
@@ -35,7 +41,8 @@ type batch struct {
 	chunk  []byte // the memory in use, up to what is filled
 	staged bool
 	small  *smallArray
-	large  [2]*largeArray
+	large  [maxLarge]*largeArray
+	larges int         // of them in use
 	refs   []reference // scratch
 }
 
@@ -74,15 +81,14 @@ func (b *batch) reserve(n int, alone bool) bool {
 		return true
 	}
 	switch {
-	case b.small == nil && b.large[0] == nil && n <= smallChunk:
+	case b.small == nil && b.larges == 0 && n <= smallChunk:
 		b.small = b.mem.small.Get().(*smallArray)
 		b.chunk = b.small[:0]
-	case b.large[0] == nil:
-		b.large[0] = b.mem.large.Get().(*largeArray)
-		b.chunk = b.large[0][:0]
-	case b.large[1] == nil:
-		b.large[1] = b.mem.large.Get().(*largeArray)
-		b.chunk = b.large[1][:0]
+	case b.larges < maxLarge:
+		l := b.mem.large.Get().(*largeArray)
+		b.large[b.larges] = l
+		b.larges++
+		b.chunk = l[:0]
 	default:
 		return false
 	}
@@ -195,12 +201,11 @@ func (b *batch) release() {
 		b.mem.small.Put(b.small)
 		b.small = nil
 	}
-	for i, l := range b.large {
-		if l != nil {
-			b.mem.large.Put(l)
-			b.large[i] = nil
-		}
+	for i, l := range b.large[:b.larges] {
+		b.mem.large.Put(l)
+		b.large[i] = nil
 	}
+	b.larges = 0
 	if b.list == &b.own.list {
 		b.own.list.bufs, b.own.bufs[0] = nil, nil
 	} else {

@@ -123,8 +123,12 @@ func TestBatchIsWholeSegments(t *testing.T) {
 			if n < gatherMin {
 				limit = copiedMax // all of it is copied
 			}
-			if emss < limit {
-				limit -= limit % emss
+			unit := emss
+			if emss < alignAutoMax {
+				unit = packetMax / emss * emss // packets that Linux fills
+			}
+			if unit < limit {
+				limit -= limit % unit
 			}
 			if f.batch.left > limit {
 				t.Errorf("EMSS %d, ULPDU %d: a batch of %d, want at most %d", emss, n, f.batch.left, limit)
@@ -134,6 +138,52 @@ func TestBatchIsWholeSegments(t *testing.T) {
 			}
 			drain(f, 1<<21)
 		}
+	}
+}
+
+// In a long run on a network batches become longer, and there is always room for one more
+// FPDU of any length until they are full. The first batch that is not full begins anew.
+func TestBatchesGrowInALongRun(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		emss int
+		want []int // octets copied for one batch after the other, in units of copiedMax
+	}{
+		{"network", 1448, []int{1, 2, 4, 4}},
+		{"jumbo frames", 8948, []int{1, 2, 4, 4}},
+		{"loopback", 65483, []int{1, 1, 1, 1}},
+		{"unknown", 0, []int{1, 1, 1, 1}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			r := rand.New(rand.NewPCG(1, 2))
+			f := newSender(false, false, c.emss, AlignOff)
+			p := make([]byte, gatherMin)
+			for _, most := range []int{gatherMin, c.emss, MaxULPDU} { // MaxULPDU: as if the EMSS were wrong
+				most = min(max(most, 1442), MaxULPDU)
+				for i, want := range c.want {
+					for !f.full() {
+						if most > len(p) {
+							p = make([]byte, most)
+						}
+						if err := f.add(nil, [][]byte{p[:most-r.IntN(most/4)]}, false); err != nil {
+							t.Fatalf("batch %d of ULPDUs of up to %d octets, %d copied: %v", i, most, f.batch.copied, err)
+						}
+					}
+					// An FPDU may be longer than all before, and packets are not filled by any length.
+					if got := f.batch.copied; got > want*copiedMax+FPDULen(most) || got < want*(copiedMax-packetMax)-FPDULen(most) {
+						t.Errorf("batch %d of ULPDUs of up to %d octets: %d copied, want about %d", i, most, got, want*copiedMax)
+					}
+					drain(f, 100000)
+				}
+				if err := f.add(nil, [][]byte{p[:100]}, false); err != nil {
+					t.Fatal(err)
+				}
+				drain(f, 100000)
+			}
+			if f.batch.larges != 0 || f.batch.large != [maxLarge]*largeArray{} {
+				t.Error("an empty batch holds memory")
+			}
+		})
 	}
 }
 

@@ -14,7 +14,7 @@ const (
 	longFPDU     = 16 << 10  // what is left of such a one behind a read is worth avoiding
 	ownChunk     = 512       // of each sender: enough for a lone short message
 	smallChunk   = 32 << 10  // a longer batch starts here
-	largeChunk   = 256 << 10 // and goes on here: a batch copies no more than two of them
+	largeChunk   = 256 << 10 // and goes on here, in up to maxLarge of them
 )
 
 type (

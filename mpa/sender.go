@@ -8,6 +8,7 @@ type sender struct {
 	cut    segments
 
 	size, copies int  // bounds of a batch in octets, and of what is copied for it
+	short, long  int  // copies is so much at first, and this in a long run
 	copyAll      bool // copies payload even if it is stable
 	ends         bool // as pending said last
 }
@@ -15,13 +16,23 @@ type sender struct {
 // setSegments says after how many octets TCP cuts, 0 if that is not known, and how
 // hard to work for alignment.
 //
-// A batch is bounded to whole segments: one slightly above that would leave a tiny
-// segment behind, which costs up to half of the throughput. (A last FPDU that is
-// longer than all before may still go beyond: see full.)
+// A batch is bounded to whole segments, and on a network to whole packets of them: one
+// slightly above that would leave a tiny segment behind, which costs up to half of the
+// throughput. (A last FPDU that is longer than all before may still go beyond: see
+// full.)
 func (s *sender) setSegments(emss int, how Align) {
 	s.cut.emss, s.cut.how = emss, how
-	s.size, s.copies = wholeSegments(batchMax, emss), wholeSegments(copiedMax, emss)
+	unit, long := emss, copiedMax
+	if emss > 0 && emss <= alignAutoMax {
+		unit, long = packetMax-packetMax%emss, copiedLong
+	}
+	s.size, s.short, s.long = wholeSegments(batchMax, unit), wholeSegments(copiedMax, unit), wholeSegments(long, unit)
+	s.copies = s.short
 }
+
+// packetMax bounds the octets of TCP that Linux hands to a device at once, to be cut
+// into segments there: 64 KiB less the room that it keeps for headers.
+const packetMax = 64<<10 - 1 - 320
 
 // wholeSegments is the largest multiple of segment that is at most limit, if any.
 func wholeSegments(limit, segment int) int {
@@ -126,8 +137,21 @@ func (s *sender) pending() (pieces [][]byte, cuts []int, start int, ends bool) {
 
 // advance notes that n octets of what pending returned have gone.
 func (s *sender) advance(n int) {
+	if n >= s.batch.left {
+		s.grow()
+	}
 	s.batch.advance(n)
 	if s.ends && s.batch.left == 0 {
 		s.cut.begin()
+	}
+}
+
+// grow sets the bound of the next batch, as this one goes. A message begins with short
+// batches, since the other end has nothing to do before the first of them is there.
+func (s *sender) grow() {
+	if s.copies > s.short && !s.full() {
+		s.copies = s.short
+	} else if s.copies < s.long && s.full() {
+		s.copies = min(2*s.copies, s.long)
 	}
 }

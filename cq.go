@@ -107,6 +107,9 @@ func (q *CQ) takeLocked(c []Completion) (n int, next *cqWaiter) {
 		}
 		q.head++
 	}
+	if q.head == q.tail {
+		q.head, q.tail = 0, 0 // the entry used last is in the cache
+	}
 	q.used.Add(int64(-n))
 	if q.count() > 0 {
 		next = q.waiters.first()

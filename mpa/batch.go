@@ -76,12 +76,16 @@ func (b *batch) reserve(n int, alone bool) bool {
 		b.chunk, b.list = b.own.chunk[:0], &b.own.list
 		return true
 	}
+	var first []byte // in memory of its own so far
+	if b.list == &b.own.list && len(b.list.bufs) > 0 {
+		first = b.list.bufs[0]
+	}
 	b.outgrow()
 	if cap(b.chunk)-len(b.chunk) >= n {
 		return true
 	}
 	switch {
-	case b.small == nil && b.larges == 0 && n <= smallChunk:
+	case b.small == nil && b.larges == 0 && len(first)+n <= smallChunk:
 		b.small = b.mem.small.Get().(*smallArray)
 		b.chunk = b.small[:0]
 	case b.larges < maxLarge:
@@ -92,7 +96,11 @@ func (b *batch) reserve(n int, alone bool) bool {
 	default:
 		return false
 	}
-	b.staged = false
+	if b.staged = first != nil; b.staged {
+		// It goes along, so that all is one piece, which TCP takes sooner.
+		b.chunk = append(b.chunk, first...)
+		b.list.bufs[0] = b.chunk
+	}
 	return true
 }
 

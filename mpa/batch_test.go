@@ -141,6 +141,35 @@ func TestBatchIsWholeSegments(t *testing.T) {
 	}
 }
 
+// A short FPDU and what follows it are one piece, of whatever length that is, also when
+// TCP has taken a part of the first one.
+func TestBatchIsOnePiece(t *testing.T) {
+	for n := smallChunk - ownChunk - 100; n < smallChunk+100; n += 4 {
+		for _, gone := range []int{0, 1, 100} {
+			one := framer{crc: true}
+			f := newSender(false, true, 0, AlignOff)
+			var want []byte
+			for i, p := range [][]byte{pattern(300, 1), pattern(n, 2), pattern(10, 3)} {
+				want = one.append(want, p)
+				if err := f.add(nil, [][]byte{p}, false); err != nil {
+					t.Fatal(err)
+				}
+				if i == 0 {
+					f.advance(gone)
+				}
+			}
+			pieces, _, _, _ := f.pending()
+			b, _ := drain(f, 1<<20)
+			if !bytes.Equal(b, want[gone:]) {
+				t.Fatalf("%d octets of the first gone, then %d: the batch differs from its FPDUs", gone, n)
+			}
+			if len(pieces) != 1 && 300+n < smallChunk-40 {
+				t.Errorf("then %d octets: %d pieces", n, len(pieces))
+			}
+		}
+	}
+}
+
 // In a long run on a network batches become longer, and there is always room for one more
 // FPDU of any length until they are full. The first batch that is not full begins anew.
 func TestBatchesGrowInALongRun(t *testing.T) {

@@ -8,7 +8,6 @@ import (
 	"slices"
 	"sync"
 	"testing"
-	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -18,8 +17,8 @@ import (
 // wire is what went over a network from one port: where in the stream TCP segments
 // begin.
 type wire struct {
-	fd   int
-	done chan struct{}
+	fd          int
+	done, ended chan struct{}
 
 	mu    sync.Mutex
 	first uint32         // sequence number of the stream's first octet
@@ -29,7 +28,7 @@ type wire struct {
 // watch watches the packets that come in on a host for TCP connections from port.
 func watch(t *testing.T, h *netpair.Host, port int) *wire {
 	t.Helper()
-	w := &wire{done: make(chan struct{}), from: map[uint32]int{}}
+	w := &wire{done: make(chan struct{}), ended: make(chan struct{}), from: map[uint32]int{}}
 	err := h.Do(func() (err error) {
 		const all = 0x0300 // ETH_P_ALL in network order, as read on little-endian machines
 		w.fd, err = unix.Socket(unix.AF_PACKET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, all)
@@ -45,6 +44,7 @@ func watch(t *testing.T, h *netpair.Host, port int) *wire {
 }
 
 func (w *wire) run(port int) {
+	defer close(w.ended)
 	b := make([]byte, 256)
 	for {
 		n, from, err := unix.Recvfrom(w.fd, b, 0)
@@ -84,8 +84,8 @@ func (w *wire) run(port int) {
 // octets begin: packets that offloads have not cut yet are cut there later.
 func (w *wire) segments(t *testing.T, emss int) (starts []int) {
 	t.Helper()
-	time.Sleep(100 * time.Millisecond) // the last packets are on their way to the tap
 	close(w.done)
+	<-w.ended // all that came is read: the receiver has it, so that the tap has, too
 	defer unix.Close(w.fd)
 	stats, err := unix.GetsockoptTpacketStats(w.fd, unix.SOL_PACKET, unix.PACKET_STATISTICS)
 	if err != nil || stats.Drops > 0 {

@@ -40,7 +40,7 @@ type Config struct {
 	// [Listener.AcceptRequest] and [ConnRequest.Accept] or Reject.
 	VerifyReply func(st ConnectionState) error
 	// IRD and ORD are how many RDMA Reads and atomics this end serves and issues
-	// at once. What is agreed may be less. Default 32 each, but an ORD that the
+	// at once. What is agreed may be less. Default 128 each, but an ORD that the
 	// peer has not agreed to (revision 1) is 1 unless it is set here. [NoReads] means
 	// none at all, and [NotNegotiated] leaves the number to the ULPs.
 	IRD, ORD int
@@ -107,7 +107,7 @@ type Config struct {
 }
 
 // defaultDepth is the default of IRD and ORD.
-const defaultDepth = 32
+const defaultDepth = 128
 
 // defaultQueue is the default of RecvDepth and SendDepth.
 const defaultQueue = 128

@@ -224,13 +224,13 @@ func TestDepths(t *testing.T) {
 		cIRD, cORD, sIRD, sORD int
 		want                   [4]int // in force: client IRD, ORD, server IRD, ORD
 	}{
-		{cIRD: 0, cORD: 0, sIRD: 0, sORD: 0, want: [4]int{32, 32, 32, 32}},
+		{cIRD: 0, cORD: 0, sIRD: 0, sORD: 0, want: [4]int{128, 128, 128, 128}},
 		{cIRD: 4, cORD: 8, sIRD: 16, sORD: 2, want: [4]int{4, 8, 8, 2}},
 		{cIRD: 2, cORD: 8, sIRD: 3, sORD: 16, want: [4]int{2, 3, 3, 2}},
 		{cIRD: 300, cORD: 300, sIRD: 300, sORD: 300, want: [4]int{300, 300, 300, 300}},
 		{cIRD: 1, cORD: -1, sIRD: 1, sORD: -1, want: [4]int{1, 0, 1, 0}}, // RTR Read needs an IRD of 1
-		{cIRD: open, cORD: open, sIRD: 5, sORD: 7, want: [4]int{32, 1, 5, 7}},
-		{cIRD: 5, cORD: 7, sIRD: open, sORD: open, want: [4]int{5, 7, 32, 1}},
+		{cIRD: open, cORD: open, sIRD: 5, sORD: 7, want: [4]int{128, 1, 5, 7}},
+		{cIRD: 5, cORD: 7, sIRD: open, sORD: open, want: [4]int{5, 7, 128, 1}},
 	} {
 		t.Run(fmt.Sprint(c), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

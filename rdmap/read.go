@@ -4,7 +4,6 @@ import (
 	"sync/atomic"
 
 	"github.com/go-iwarp/iwarp/ddp"
-	"github.com/go-iwarp/iwarp/internal/ring"
 	"github.com/go-iwarp/iwarp/protocol"
 )
 
@@ -25,9 +24,8 @@ type outstanding struct {
 // ORD. Each slot has a sink of its own, whose STag the peer sees for one Read
 // only: no RDMA Write can reach it, and no Response after the Read is done.
 type outstandingQueue struct {
-	ring.Ring[outstanding] // made when the first is needed
-
-	size       int
+	size int
+	slots[outstanding]
 	table      *ddp.Table
 	head, tail uint64
 	// lastID counts the atomics. It is the Request Identifier of the latest, and
@@ -45,8 +43,7 @@ func (q *outstandingQueue) empty() bool { return q.tail == q.head }
 // prepare makes the next slot ready for a request whose answer is placed in size
 // octets of its own. It is false if the table has no STag left for the sink.
 func (q *outstandingQueue) prepare(size uint32) bool {
-	q.Make(q.size)
-	o := q.At(q.tail)
+	o := q.reach(q.head, q.tail, q.size)
 	if size > 0 && o.sink == nil {
 		o.sink = q.table.NewSink()
 	}
@@ -101,12 +98,11 @@ func (q *outstandingQueue) pop() {
 
 // close makes every sink unreachable and gives its STag back.
 func (q *outstandingQueue) close() {
-	slots := q.All()
-	for i := range slots {
-		if s := slots[i].sink; s != nil {
-			s.Disarm()
-			s.Close()
-			slots[i].sink = nil
+	for _, o := range q.ring {
+		if o != nil && o.sink != nil {
+			o.sink.Disarm()
+			o.sink.Close()
+			o.sink = nil
 		}
 	}
 	q.head = q.tail
@@ -125,9 +121,8 @@ type inbound struct {
 // inboundQueue is QN 1: as many buffers as IRD, answered in order of arrival
 // (RFC 5040 section 5.2.2).
 type inboundQueue struct {
-	ring.Ring[inbound] // made when the first is needed
-
-	size  int
+	size int
+	slots[inbound]
 	head  uint64 // oldest that is not answered
 	ready uint64 // those before it are delivered; its MSN is ready+1
 }
@@ -149,8 +144,7 @@ func (src *inboundSource) Take(h *ddp.Header) (ddp.Buffer, bool) {
 	if i-q.head >= uint64(q.size) {
 		return ddp.Buffer{}, false
 	}
-	q.Make(q.size)
-	slot := q.At(i)
+	slot := q.reach(q.head, i, q.size)
 	slot.sg[0] = slot.octets[:]
 	// Rule: RDMAP-5.2.1-02, EXT-5.2.1-07
 	return ddp.Buffer{SG: slot.sg[:], Token: i}, true

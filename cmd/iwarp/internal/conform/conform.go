@@ -47,8 +47,8 @@ type Command struct {
 	Markers bool        `help:"Ask the peer for Markers, in every case."`
 
 	RTR *ui.RTRSet `name:"rtr" placeholder:"write,read,send|none" help:"With --target and --target-dial: kinds of Ready To Receive message that it supports (default all three); none for client-server connections."`
-	IRD ui.Depth   `name:"ird" placeholder:"N" help:"With --target and --target-dial: RDMA Reads that it serves at once (default 32; 16383 is left out of the negotiation)."`
-	ORD ui.Depth   `name:"ord" placeholder:"N" help:"With --target and --target-dial: RDMA Reads that it has under way at once (default 32)."`
+	IRD ui.Depth   `name:"ird" placeholder:"N" help:"With --target and --target-dial: RDMA Reads that it serves at once (default 128; 16383 is left out of the negotiation)."`
+	ORD ui.Depth   `name:"ord" placeholder:"N" help:"With --target and --target-dial: RDMA Reads that it has under way at once (default 128)."`
 
 	Align ui.Align `default:"auto" placeholder:"auto|off|segments|strict" help:"With --target and --target-dial: how hard it works for frames that start where TCP segments do (default auto)."`
 }

@@ -24,8 +24,8 @@ type StartupFlags struct {
 	CRC     OnOff     `group:"startup" name:"crc" default:"on" placeholder:"on|off" help:"CRC32c on each frame (default on). With off this end does without where the peer does too: your decision as the administrator (RFC 5044 section 4.4), for a path that is protected otherwise."`
 	Markers bool      `group:"startup" help:"Ask the peer to insert Markers into what it sends. Linux siw refuses that."`
 	RTR     RTRSet    `group:"startup" name:"rtr" default:"write,read" placeholder:"write,read,send|none" help:"Kinds of Ready To Receive message that this end supports on a peer-to-peer connection (default write,read); none for a client-server connection."`
-	IRD     Depth     `group:"startup" name:"ird" placeholder:"N" help:"RDMA Reads that this end serves at once (default 32; 16383 is left out of the negotiation)."`
-	ORD     Depth     `group:"startup" name:"ord" placeholder:"N" help:"RDMA Reads that this end has under way at once (default 32, or 1 where the peer says nothing)."`
+	IRD     Depth     `group:"startup" name:"ird" placeholder:"N" help:"RDMA Reads that this end serves at once (default 128; 16383 is left out of the negotiation)."`
+	ORD     Depth     `group:"startup" name:"ord" placeholder:"N" help:"RDMA Reads that this end has under way at once (default 128, or 1 where the peer says nothing)."`
 	Private hexOctets `group:"startup" placeholder:"HEX" help:"Private data for the peer's program: at most 508 octets, 512 with --rev 1."`
 	FPDUMax FpduMax   `group:"startup" name:"fpdu-max" placeholder:"N" help:"Largest frame (FPDU) to send, in octets: 136 to 64776. Default: what fits a TCP segment, and at most 32 KiB."`
 	Align   Align     `group:"startup" default:"auto" placeholder:"auto|off|segments|strict" help:"How hard to work for frames that start where TCP segments do, which spares a hardware peer work: auto, where that costs next to nothing (default); off; segments, wherever it can be done; strict, a TCP segment for each frame. Linux only."`

@@ -155,7 +155,8 @@ func TestCloseIsNotHeldByThePeer(t *testing.T) {
 			go io.Copy(io.Discard, p.Conn)
 			go func() {
 				for msn := uint32(1); ; msn++ {
-					if _, err := p.Conn.Write(p.Out.Frame(iwarptest.ReadRequest(msn, 7, 0, 1000, stag, 0))); err != nil {
+					if _, err := p.Conn.Write(p.Out.Frame(iwarptest.ReadRequest(msn, 7, 0, 1000, stag,
+						0))); err != nil {
 						return
 					}
 					time.Sleep(10 * time.Millisecond)

@@ -108,7 +108,8 @@ func TestOverlappingWrites(t *testing.T) {
 		wg.Go(func() {
 			for range 50 {
 				for _, c := range []byte{i + 1, i + 11} {
-					if err := a.RDMAWrite(testContext(t), bytes.Repeat([]byte{c}, len(g.mem)), mr.Remote()); err != nil {
+					if err := a.RDMAWrite(testContext(t), bytes.Repeat([]byte{c}, len(g.mem)),
+						mr.Remote()); err != nil {
 						t.Error(err)
 					}
 				}

@@ -98,7 +98,8 @@ func (s *soak) report() {
 	runtime.ReadMemStats(&m)
 	s.t.Logf("%d connections, %d MB, %d messages, %d invalidations, %d accesses refused, %d resets, %d aborts; %d "+
 		"goroutines, %d MB of heap",
-		s.conns.Load(), s.octets.Load()>>20, s.messages.Load(), s.invalidated.Load(), s.refused.Load(), s.resets.Load(), s.aborted.Load(),
+		s.conns.Load(), s.octets.Load()>>20, s.messages.Load(), s.invalidated.Load(), s.refused.Load(),
+		s.resets.Load(), s.aborted.Load(),
 		runtime.NumGoroutine(), m.HeapAlloc>>20)
 }
 

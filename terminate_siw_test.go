@@ -40,7 +40,8 @@ func TestStartupErrorOrSiws(t *testing.T) {
 					p.CloseWrite()
 					wantDone(t, conn)
 					wantCode(t, conn.Err(), c.want, true)
-					if unsupported := errors.Is(conn.Err(), errors.ErrUnsupported); unsupported != (c.want == protocol.RDMAPOpcode) {
+					if unsupported := errors.Is(conn.Err(),
+						errors.ErrUnsupported); unsupported != (c.want == protocol.RDMAPOpcode) {
 						t.Errorf("%v: errors.ErrUnsupported: %t", conn.Err(), unsupported)
 					}
 					if c.want != code {

@@ -78,7 +78,8 @@ func TestRevocationWaitsForEveryStream(t *testing.T) {
 					end()
 					<-done
 					for other := range ddp.StreamID(streams) {
-						if table.Place(stag, ddp.Peer{PD: 1, Stream: other}, 0, []byte("late"), ddp.RemoteWrite) == nil {
+						if table.Place(stag, ddp.Peer{PD: 1, Stream: other}, 0, []byte("late"),
+							ddp.RemoteWrite) == nil {
 							t.Errorf("stream %d still writes", other)
 						}
 					}

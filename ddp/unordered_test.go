@@ -240,7 +240,8 @@ func TestWholeWindowBackwards(t *testing.T) {
 			for i := window - 1; i >= 0; i-- {
 				order := round*window + i
 				msn := uint32(order + 1)
-				if err := s.Segment(uint64(order), segment(untagged(0, msn, 0, true), fmt.Sprintf("%04d", msn))); err != nil {
+				if err := s.Segment(uint64(order),
+					segment(untagged(0, msn, 0, true), fmt.Sprintf("%04d", msn))); err != nil {
 					t.Fatalf("window %d, segment %d: %v", window, order, err)
 				}
 			}

@@ -98,7 +98,8 @@ func ip(file *os.File, args ...string) error {
 
 // steering mounts /sys anew, which shows the devices of the namespace in which it was mounted, and lets the processors
 // of a mask receive all packets of a device.
-const steering = `mount -t sysfs sysfs /sys && for q in "/sys/class/net/$1"/queues/rx-*/rps_cpus; do echo "$2" > "$q" || exit; done`
+const steering = `mount -t sysfs sysfs /sys &&
+for q in "/sys/class/net/$1"/queues/rx-*/rps_cpus; do echo "$2" > "$q" || exit; done`
 
 // steer lets the last processor that this process may use receive all packets of a device. It runs on the device's
 // host.

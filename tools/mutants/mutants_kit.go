@@ -60,19 +60,24 @@ var kitMutants = []mutant{
 	{
 		name: "kit-any-depth-but-16-refused", ids: "MPA2-9.1-06, MPA2-9.1-11, MPA2-9.1-13", in: "mpa.checkReply",
 		old: "if reply.Reject || reply.Revision == Revision0 {",
-		new: `if b, ok := reply.Block(); ok && (b.IRD != 16 || b.ORD != 16) { return startupError("", "") }; if reply.Reject || reply.Revision == Revision0 {`,
+		new: `if b, ok := reply.Block(); ok && (b.IRD != 16 || b.ORD != 16) { return startupError("", "") }
+			if reply.Reject || reply.Revision == Revision0 {`,
 	},
 	{
 		name: "kit-reply-without-markers-refused", ids: "MPA-7.1.1-06, MPA-4.3-02", in: "mpa.checkReply",
 		old: "if reply.Reject || reply.Revision == Revision0 {",
-		new: `if req.Markers && !reply.Markers { return startupError("", "") }; if reply.Reject || reply.Revision == Revision0 {`,
+		new: `if req.Markers && !reply.Markers { return startupError("", "") }
+			if reply.Reject || reply.Revision == Revision0 {`,
 	},
 
 	// FPDUs
 	{
 		name: "kit-fpdu-in-pieces", ids: "MPA-5.1-05, MPA-6-03, MPA-5.2-01", in: "mpa.Conn.deliver",
 		old: "if n == 0 { r.need,",
-		new: `if n == 0 && r.wr > r.rd && r.wr-r.rd < 48 { r.swallow = true; return connError("a part of an FPDU", io.ErrUnexpectedEOF) }; if n == 0 { r.need,`,
+		new: `if n == 0 && r.wr > r.rd && r.wr-r.rd < 48 {
+				r.swallow = true; return connError("a part of an FPDU", io.ErrUnexpectedEOF)
+			}
+			if n == 0 { r.need,`,
 	},
 	{
 		name: "kit-64-fpdus-a-read", ids: "MPA-5.1-04, MPA-5.1-05, MPA-3-01", in: "mpa.Conn.deliver", old: "t.fpdus++",
@@ -81,7 +86,11 @@ var kitMutants = []mutant{
 	{
 		name: "kit-pad-checked", ids: "MPA-4.1-04", in: "mpa.Deframer.check",
 		old: "if l.markers == 0 || d.IgnoreMarkers {",
-		new: `if end := len(b) - crcLen; l.markers == 0 && string(b[end-padLen(int(binary.BigEndian.Uint16(b))):end]) != "\x00\x00\x00"[:padLen(int(binary.BigEndian.Uint16(b)))] { return d.fail(protocol.MPACRC, "", "") }; if l.markers == 0 || d.IgnoreMarkers {`,
+		new: `pad := padLen(int(binary.BigEndian.Uint16(b)))
+			if end := len(b) - crcLen; l.markers == 0 && string(b[end-pad:end]) != "\x00\x00\x00"[:pad] {
+				return d.fail(protocol.MPACRC, "", "")
+			}
+			if l.markers == 0 || d.IgnoreMarkers {`,
 	},
 	{
 		name: "kit-crc-of-any-value-checked", ids: "MPA-4.1-06", in: "mpa.Deframer.check", old: "if d.CRC {",

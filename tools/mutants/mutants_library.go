@@ -362,7 +362,7 @@ var libraryMutants = []mutant{
 	},
 	{
 		name: "nudged-although-off", breaks: nudges, in: "iwarp.newNudger",
-		old:   "|| c.cfg.NudgeAfter < 0",
+		old:   "|| c.cfg.MPA.NudgeAfter < 0",
 		new:   "",
 		tests: []string{". TestNoNudge"},
 	},
@@ -449,20 +449,20 @@ var libraryMutants = []mutant{
 
 	// Streams: credits and memory, docs/stream.md.
 	{
-		name: "sends-without-credit", breaks: credits, in: "stream.Conn.room",
-		old:   "c.out.count > 0 && c.out.limit-c.out.seq > c.out.reserve",
-		new:   "c.out.count > 0",
+		name: "sends-without-credit", breaks: credits, in: "stream.outbound.room",
+		old:   "out.count > 0 && out.limit-out.seq > out.reserve",
+		new:   "out.count > 0",
 		tests: streamTests,
 	},
 	{
-		name: "reserve-used-up", breaks: credits, in: "stream.Conn.room",
-		old:   "> c.out.reserve",
+		name: "reserve-used-up", breaks: credits, in: "stream.outbound.room",
+		old:   "> out.reserve",
 		new:   "> 0",
 		tests: streamTests,
 	},
 	{
 		name: "writes-beyond-the-grant", breaks: credits, in: "stream.Conn.send",
-		old:   "min(int(min(g.length, maxChunk)), limit)",
+		old:   "int(min(out.grants[0].length, uint32(limit)))",
 		new:   "limit",
 		tests: streamTests,
 	},
@@ -509,33 +509,33 @@ var libraryMutants = []mutant{
 		tests: streamTests,
 	},
 	{
-		name: "credits-not-renewed", breaks: credits, in: "stream.Conn.due",
-		old:   "|| int(in.limit-in.seq) <= c.cfg.Credits/2",
+		name: "credits-not-renewed", breaks: credits, in: "stream.inbound.due",
+		old:   "|| int(in.limit-in.seq) <= credits/2",
 		new:   "",
 		tests: streamTests,
 	},
 	{
-		name: "memory-not-renewed", breaks: credits, in: "stream.Conn.due",
-		old:   "in.freed >= c.half() ||",
+		name: "memory-not-renewed", breaks: credits, in: "stream.inbound.due",
+		old:   "in.freed >= in.part ||",
 		new:   "",
 		tests: streamTests,
 	},
 	{
-		name: "grant-not-counted", breaks: credits, in: "stream.Conn.grant",
-		old:   "in.promised += c.half()",
+		name: "grant-not-counted", breaks: credits, in: "stream.inbound.grant",
+		old:   "in.promised += n",
 		new:   "",
 		tests: streamTests,
 	},
 	{
-		name: "same-half-granted-again", breaks: credits, in: "stream.Conn.grant",
-		old:   "in.next = (in.next + c.half()) % len(c.ring)",
+		name: "same-part-granted-again", breaks: credits, in: "stream.inbound.grant",
+		old:   "in.next = (in.next + n) % ring",
 		new:   "in.next = 0",
 		tests: streamTests,
 	},
 	{
-		name: "unread-memory-granted", breaks: credits, in: "stream.Conn.consume",
+		name: "unread-memory-granted", breaks: credits, in: "stream.inbound.consume",
 		old:   "in.freed += n",
-		new:   "in.freed += c.half()",
+		new:   "in.freed += in.part",
 		tests: streamTests,
 	},
 	{
@@ -545,9 +545,15 @@ var libraryMutants = []mutant{
 		tests: streamTests,
 	},
 	{
-		name: "message-begun-without-credit", breaks: credits, in: "stream.Messages.room",
-		old:   "> c.out.reserve+3",
-		new:   "> 0",
+		name: "message-begun-without-credit", breaks: credits, in: "stream.outbound.ready",
+		old:   "- out.reserve - 1",
+		new:   "",
+		tests: streamTests,
+	},
+	{
+		name: "grant-used-twice", breaks: credits, in: "stream.outbound.use",
+		old:   "out.grants[0].addr += uint64(n)",
+		new:   "",
 		tests: streamTests,
 	},
 }
@@ -562,4 +568,5 @@ var streamTests = []string{
 	"stream TestMessages",
 	"stream TestGolden",
 	"stream TestUnmarkedGrants",
+	"stream TestEngines",
 }

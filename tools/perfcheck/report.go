@@ -63,7 +63,8 @@ func (c *checker) run(ctx context.Context, out string) (ok bool, err error) {
 	c.plains = map[string]*plainServer{}
 	defer c.stopPlain()
 	if !c.list {
-		if b, err := exec.CommandContext(ctx, "go", "build", "-o", c.iwarp(), "./cmd/iwarp").CombinedOutput(); err != nil {
+		if b, err := exec.CommandContext(ctx, "go", "build", "-o", c.iwarp(),
+			"./cmd/iwarp").CombinedOutput(); err != nil {
 			return false, fmt.Errorf("building iwarp: %w\n%s", err, b)
 		}
 		c.line("# Performance, measured on %s", time.Now().Format(time.DateOnly))

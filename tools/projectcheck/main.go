@@ -9,6 +9,10 @@
 //   - A relative link of a Markdown file leads to a file, and to a heading of it.
 //   - A rule of depguard in .golangci.yml, about which package may import which,
 //     matches a file.
+//   - No line of Go or of a Markdown document is longer than 120 columns, a tab being
+//     four. What cannot be broken may be: rows of a Markdown table, what a program
+//     prints or reads (code blocks of a document), struct tags, and words without a
+//     blank that are long themselves, such as octets in hexadecimal.
 //   - No file names a path of somebody's machine, and a URL points at one of the
 //     hosts that the project is known to cite.
 //
@@ -67,7 +71,8 @@ func check(dir string) (findings []finding, n int, err error) {
 	if err != nil {
 		return nil, 0, err
 	}
-	findings = slices.Concat(checkText(files), checkShows(files), checkLinks(files), checkDocs(files), checkLint(files))
+	findings = slices.Concat(checkText(files), checkShows(files), checkLinks(files), checkDocs(files), checkLint(files),
+		checkWidth(files))
 	slices.SortStableFunc(findings, func(a, b finding) int {
 		return cmp.Or(cmp.Compare(a.file, b.file), cmp.Compare(a.line, b.line))
 	})

@@ -51,6 +51,20 @@ func TestChecks(t *testing.T) {
 			},
 		},
 		{
+			name: "widths", check: checkWidth,
+			files: []file{
+				one("a.go", strings.Repeat("x ", 60), strings.Repeat("x ", 60)+"x", "\t"+strings.Repeat("ü ", 58),
+					"\t"+strings.Repeat("ü ", 58)+"ü", strings.Repeat("x ", 60)+strings.Repeat("ff", longWord),
+					"A int `help:\""+strings.Repeat("x ", 60)+"\"`"),
+				one("a.md", "| "+strings.Repeat("x ", 60), "    "+strings.Repeat("x ", 60), strings.Repeat("x ", 61),
+					"```", strings.Repeat("x ", 61), "```"),
+				one("a.txt", strings.Repeat("x ", 61)),
+			},
+			want: []string{
+				"a.go:2 a line of 121 columns", "a.go:4 a line of 121 columns", "a.md:3 a line of 122 columns",
+			},
+		},
+		{
 			name: "lint rules", check: checkLint,
 			files: []file{
 				one(
@@ -106,7 +120,8 @@ func TestChecks(t *testing.T) {
 				one(
 					"p/a.go",
 					"package p", "// T is", "type T[P any] struct{}", "func (t *T[P]) Write() {}", "func (t t) X() {}",
-					"// These are", "const (", "A = 1", ")", "var (", "B = 1", "c = 2", "D = 3 // of D", ")", "//go:noinline", "func F() {}",
+					"// These are", "const (", "A = 1", ")", "var (", "B = 1", "c = 2", "D = 3 // of D", ")",
+					"//go:noinline", "func F() {}",
 				),
 				one("p/a_test.go", "package p", "func TestX() {}"),
 				one("cmd/m/main.go", "// M is.", "package main", "func F() {}"),

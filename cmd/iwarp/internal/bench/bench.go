@@ -53,8 +53,8 @@ type Command struct {
 // Help is the long help.
 func (c *Command) Help() string {
 	return `Both ends take memory, connect, warm up, and then run --samples samples. A sample ends when the other end
-says that all has arrived. All TCP sockets, the baseline's too, have the same congestion control: cubic where it may be set,
-else reno, else the system's; what it is, is shown. What is sent is always the same memory.
+says that all has arrived. All TCP sockets, the baseline's too, have the same congestion control: cubic where it
+may be set, else reno, else the system's; what it is, is shown. What is sent is always the same memory.
 
 Latency is half a round trip for send and notify, and the whole operation for read. A Write alone tells
 the other end nothing, so that --lat goes with the other three.
@@ -72,12 +72,14 @@ With --json every line is an object; "event" says which:
             the others are the time of), allocs_per_op, histogram: a list of {below_ns, count}
             with several connections also: jain (Jain's index of how far the connections were in the middle of a
             sample: 1 is all alike), memory_per_conn (octets of memory of both ends for a connection)
-            to an end that is far away (1 ms) also: round_trip_ns, and limited_by where what is under way limits: ord or depth
-            with --net also: net, an object with mtu, offloads, steering, retransmissions (TCP segments sent again in the
-            samples that count), void_samples (taken again, since segments were)
+            to an end that is far away (1 ms) also: round_trip_ns, and limited_by where what is in flight limits:
+            ord or depth
+            with --net also: net, an object with mtu, offloads, steering, retransmissions (TCP segments sent again in
+            the samples that count), void_samples (taken again, since segments were)
             with --baseline also: ratio (median of the rounds' ratios, below 1 is slower for bandwidth, above 1
             for latency), ratio_min, ratio_max, cpu_ratio, syscall_ratio, and baseline: an object with
-            gb_per_s, cpu_s_per_gb, syscalls_per_gb, or median_ns, p99_ns, p999_ns, cpu_ns; messages_per_s, jain, memory_per_conn
+            gb_per_s, cpu_s_per_gb, syscalls_per_gb, or median_ns, p99_ns, p999_ns, cpu_ns; messages_per_s, jain,
+            memory_per_conn
             rounds: a list of {gb_per_s or median_ns, baseline (the same of the baseline), ratio}
 
   listening address (with --serve)

@@ -119,7 +119,8 @@ var benchTemplate = template.Must(template.New("bench").Parse(`<!DOCTYPE html>
 <html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">
 <title>{{.Title}}</title>
 <style>
-body { font: 15px/1.5 system-ui, sans-serif; max-width: 60rem; margin: 2rem auto; padding: 0 1rem; color: #222; background: #fff }
+body { font: 15px/1.5 system-ui, sans-serif; max-width: 60rem; margin: 2rem auto; padding: 0 1rem;
+	color: #222; background: #fff }
 h1 { font-size: 1.4rem } h2 { font-size: 1.05rem; margin: 2rem 0 .3rem }
 pre { overflow-x: auto; background: #f5f5f5; padding: .8rem; font-size: 12px }
 @media (prefers-color-scheme: dark) { body { color: #ddd; background: #181818 } pre { background: #252525 } }

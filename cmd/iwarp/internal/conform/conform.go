@@ -68,8 +68,8 @@ func (u *ulp) UnmarshalText(b []byte) error {
 
 // Help is the long help.
 func (c *Command) Help() string {
-	return `Tests an iWARP endpoint, a NIC or a kernel or a program, against the RFCs: it plays the other end, well and badly,
-and judges what the endpoint does. After each case that breaks a rule a fresh good connection must work.
+	return `Tests an iWARP endpoint, a NIC or a kernel or a program, against the RFCs: it plays the other end, well and
+badly, and judges what the endpoint does. After each case that breaks a rule a fresh good connection must work.
 
     iwarp conform 192.0.2.1:7174                           a responder of which nothing is known
     iwarp conform --ulp rping 192.0.2.1:7174               an rping -s -P, or iwarp ping --serve

@@ -213,7 +213,8 @@ func TestConformUsage(t *testing.T) {
 		"127.0.0.1:1 --timeout never": "a duration above 0",
 	} {
 		out := cmdtest.NewLines()
-		if code := Main(t.Context(), append([]string{"conform"}, strings.Fields(args)...), out, out); code != ui.ExitUsage {
+		if code := Main(t.Context(), append([]string{"conform"}, strings.Fields(args)...), out,
+			out); code != ui.ExitUsage {
 			t.Errorf("%s: exit code %d:\n%s", args, code, out)
 		}
 		cmdtest.MustContain(t, args, out.String(), want)

@@ -12,7 +12,8 @@ func TestDemo(t *testing.T) {
 		{}, {"--markers"}, {"--rev", "1"}, {"--rtr", "read"}, {"--rtr", "none", "--private", "01"}, {"--crc", "off"},
 	} {
 		out := cmdtest.NewLines()
-		if code := Main(cmdtest.Context(t), append([]string{"demo", "--bytes", "5M"}, args...), out, out); code != ui.ExitOK {
+		if code := Main(cmdtest.Context(t), append([]string{"demo", "--bytes", "5M"}, args...), out,
+			out); code != ui.ExitOK {
 			t.Errorf("%v: exit code %d:\n%s", args, code, out)
 		}
 		cmdtest.MustContain(t, "demo", out.String(), "Terminate: DDP tagged buffer: invalid STag (1/1/00)", "5 MiB in ",

@@ -32,8 +32,8 @@ type Command struct {
 
 // Help is the long help.
 func (c *Command) Help() string {
-	return `Reads pcap and pcapng, as of tcpdump, Wireshark or --record, also compressed with gzip or zstd, finds iWARP on
-any port, and tells what happened: startup, messages, Terminates, totals of each connection.
+	return `Reads pcap and pcapng, as of tcpdump, Wireshark or --record, also compressed with gzip or zstd, finds iWARP
+on any port, and tells what happened: startup, messages, Terminates, totals of each connection.
 
 A filter is a list of terms with commas, blanks or "and" between; all of them must hold. A term is
 

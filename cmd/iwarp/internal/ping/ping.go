@@ -59,8 +59,8 @@ With --json every line is an object; "event" says which:
   disconnected  peer, iterations, reason, fpdus_sent, fpdus_aligned (server)
 
   error         error, peer, cause (client_first, peer_silent, startup_timeout, startup_closed, timeout,
-                interrupted, unsupported, rejected), code (layer/type/code of RFC 5040 section 4.8), found_by (local or peer),
-                echoed_header, private_data, exit_code; those that do not apply are absent`
+                interrupted, unsupported, rejected), code (layer/type/code of RFC 5040 section 4.8), found_by (local or
+                peer), echoed_header, private_data, exit_code; those that do not apply are absent`
 }
 
 // Validate refuses flags that do not go together.

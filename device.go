@@ -146,7 +146,8 @@ func NewDevice(cfg *DeviceConfig) (*Device, error) {
 		c.CRCSuppression = &policy
 	}
 	l := DeviceLimits{
-		MaxPD: c.MaxPD, MaxQP: c.MaxQP, MaxCQ: c.MaxCQ, MaxMR: c.MaxMR, MaxCQE: c.MaxCQE, MaxWR: c.MaxWR, MaxSGE: c.MaxSGE,
+		MaxPD: c.MaxPD, MaxQP: c.MaxQP, MaxCQ: c.MaxCQ, MaxMR: c.MaxMR, MaxCQE: c.MaxCQE, MaxWR: c.MaxWR,
+		MaxSGE:  c.MaxSGE,
 		MaxRead: c.MaxRead, MaxInline: maxInline, MaxMessage: 1<<32 - 1,
 	}
 	err := settle(

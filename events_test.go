@@ -21,10 +21,10 @@ func TestEndAsCompletion(t *testing.T) {
 		end      func(a, b *iwarp.Conn)
 		graceful bool
 	}{
-		{"graceful", func(a, b *iwarp.Conn) { go b.Close(); _ = a.Close() }, true},
-		{"peer aborts", func(a, _ *iwarp.Conn) { a.Abort() }, false},
-		{"own abort", func(_, b *iwarp.Conn) { b.Abort() }, false},
-		{"QP.Close", func(_, b *iwarp.Conn) { _ = b.QP().Close() }, false},
+		{name: "graceful", end: func(a, b *iwarp.Conn) { go b.Close(); _ = a.Close() }, graceful: true},
+		{name: "peer aborts", end: func(a, _ *iwarp.Conn) { a.Abort() }},
+		{name: "own abort", end: func(_, b *iwarp.Conn) { b.Abort() }},
+		{name: "QP.Close", end: func(_, b *iwarp.Conn) { _ = b.QP().Close() }},
 	} {
 		for _, srq := range []bool{false, true} {
 			t.Run(tt.name, func(t *testing.T) {
@@ -240,13 +240,13 @@ func TestDeviceEvents(t *testing.T) {
 		lost  uint64
 		spoil func(chan iwarp.Event)
 	}{
-		{"read", 0, func(chan iwarp.Event) {}},
-		{"full", 2, func(c chan iwarp.Event) {
+		{name: "read", lost: 0, spoil: func(chan iwarp.Event) {}},
+		{name: "full", lost: 2, spoil: func(c chan iwarp.Event) {
 			for len(c) < cap(c) {
 				c <- iwarp.Event{}
 			}
 		}},
-		{"closed", 2, func(c chan iwarp.Event) { close(c) }},
+		{name: "closed", lost: 2, spoil: func(c chan iwarp.Event) { close(c) }},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

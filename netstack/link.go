@@ -150,7 +150,8 @@ func parse(b []byte) (src, dst netip.Addr, tcp header.TCP, ok bool) {
 	switch header.IPVersion(b) {
 	case header.IPv4Version:
 		ip := header.IPv4(b)
-		if !ip.IsValid(len(b)) || ip.Protocol() != uint8(header.TCPProtocolNumber) || ip.More() || ip.FragmentOffset() != 0 {
+		if !ip.IsValid(len(b)) || ip.Protocol() != uint8(header.TCPProtocolNumber) || ip.More() ||
+			ip.FragmentOffset() != 0 {
 			return
 		}
 		src, dst = netip.AddrFrom4(ip.SourceAddress().As4()), netip.AddrFrom4(ip.DestinationAddress().As4())
@@ -166,7 +167,8 @@ func parse(b []byte) (src, dst netip.Addr, tcp header.TCP, ok bool) {
 		return
 	}
 	tcp = header.TCP(t)
-	if len(t) < header.TCPMinimumSize || int(tcp.DataOffset()) < header.TCPMinimumSize || int(tcp.DataOffset()) > len(t) {
+	if len(t) < header.TCPMinimumSize || int(tcp.DataOffset()) < header.TCPMinimumSize ||
+		int(tcp.DataOffset()) > len(t) {
 		return
 	}
 	return src, dst, tcp, true

@@ -125,7 +125,10 @@ func TestEarlyHostile(t *testing.T) {
 		{name: "one octet too far", seg: write(own, 7, "xy"), code: protocol.DDPTaggedBounds},
 		{name: "TO wraps", seg: write(own, ^uint64(0), "xy"), code: protocol.DDPTaggedTOWrap},
 		{name: "opcode unknown", seg: iwarptest.Tagged(14, true, own, 0, []byte("x")), code: protocol.RDMAPOpcode},
-		{name: "Send on a tagged buffer", seg: iwarptest.Tagged(3, true, own, 0, []byte("x")), code: protocol.RDMAPOpcode},
+		{
+			name: "Send on a tagged buffer", seg: iwarptest.Tagged(3, true, own, 0, []byte("x")),
+			code: protocol.RDMAPOpcode,
+		},
 		{name: "DV 0", seg: clearBits(write(own, 0, "x"), 0, 3), code: protocol.DDPTaggedVersion},
 		{name: "RV 0", seg: clearBits(write(own, 0, "x"), 1, 0xc0), code: protocol.RDMAPVersion},
 		{name: "beyond the receive buffer", seg: send(0, 1, 7, "xy"), code: protocol.DDPUntaggedTooLong},

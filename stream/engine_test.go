@@ -50,7 +50,10 @@ func FuzzEngine(f *testing.F) {
 	f.Add([]byte{0, 2, 0, 0, 224, 0, 1, 0, 0, 0})
 	f.Fuzz(func(t *testing.T, script []byte) {
 		const ring, credits = 8192, minCredits
-		c := engine(ring, credits, privateData{credits: 32, grants: sge{0, 1, 2}, first: sge{0, 2, 4096}})
+		c := engine(ring, credits,
+			privateData{
+				credits: 32, grants: sge{addr: 0, stag: 1, length: 2}, first: sge{addr: 0, stag: 2, length: 4096},
+			})
 		take := func(n int) []byte {
 			b := make([]byte, n)
 			script = script[copy(b, script):]
@@ -96,9 +99,11 @@ func TestEngines(t *testing.T) {
 	const ring, credits = 8192, minCredits
 	for _, entries := range []uint32{2, 3, 4, 7, 8, 9, 1024} {
 		rnd := rand.New(rand.NewPCG(uint64(entries), 1))
-		first := sge{ringOffset, 7, ring / 2}
-		sender := engine(ring, credits, privateData{credits: credits, grants: sge{0, 9, 2}, first: first})
-		receiver := engine(ring, credits, privateData{credits: credits, grants: sge{0, 8, entries}, first: first})
+		first := sge{addr: ringOffset, stag: 7, length: ring / 2}
+		sender := engine(ring, credits,
+			privateData{credits: credits, grants: sge{addr: 0, stag: 9, length: 2}, first: first})
+		receiver := engine(ring, credits,
+			privateData{credits: credits, grants: sge{addr: 0, stag: 8, length: entries}, first: first})
 		list := make([]byte, entries*sgeLen)
 		written, read := 0, 0 // octets; each is its number's last eight bits
 		var toReceiver, toSender []uint32
@@ -145,7 +150,7 @@ func TestEngines(t *testing.T) {
 					if !bytes.Equal(entry[12:], make([]byte, 4)) {
 						t.Fatalf("%d entries, turn %d: entry %d is not taken yet", entries, turn, in.entry)
 					}
-					copy(entry, (&sge{ringOffset + uint64(offset), 7, uint32(n)}).appendGrant(nil))
+					copy(entry, (&sge{addr: ringOffset + uint64(offset), stag: 7, length: uint32(n)}).appendGrant(nil))
 					in.entry = (in.entry + 1) % entries
 					value |= grantMemory
 				}

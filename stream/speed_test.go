@@ -45,16 +45,17 @@ type workload struct {
 }
 
 var workloads = []workload{
-	{"write 1 MiB", 1 << 20, 1000, writeTurns, readTurns},
-	{"write 128 KiB", 128 << 10, 6000, writeTurns, readTurns},
-	{"write 64 KiB", 64 << 10, 10000, writeTurns, readTurns},
-	{"io.Copy, 32 KiB", 32 << 10, 20000, writeTurns, func(c net.Conn, p []byte, turns int) error {
-		_, err := io.Copy(io.Discard, io.LimitReader(c, int64(turns*len(p))))
-		return err
-	}},
-	{"write 4 KiB", 4 << 10, 50000, writeTurns, readTurns},
-	{"write 100", 100, 100000, writeTurns, readTurns},
-	{"ping-pong 100", 100, 10000, func(c net.Conn, p []byte, turns int) error {
+	{name: "write 1 MiB", size: 1 << 20, turns: 1000, client: writeTurns, server: readTurns},
+	{name: "write 128 KiB", size: 128 << 10, turns: 6000, client: writeTurns, server: readTurns},
+	{name: "write 64 KiB", size: 64 << 10, turns: 10000, client: writeTurns, server: readTurns},
+	{name: "io.Copy, 32 KiB", size: 32 << 10, turns: 20000, client: writeTurns,
+		server: func(c net.Conn, p []byte, turns int) error {
+			_, err := io.Copy(io.Discard, io.LimitReader(c, int64(turns*len(p))))
+			return err
+		}},
+	{name: "write 4 KiB", size: 4 << 10, turns: 50000, client: writeTurns, server: readTurns},
+	{name: "write 100", size: 100, turns: 100000, client: writeTurns, server: readTurns},
+	{name: "ping-pong 100", size: 100, turns: 10000, client: func(c net.Conn, p []byte, turns int) error {
 		for range turns {
 			if _, err := c.Write(p); err != nil {
 				return err
@@ -64,7 +65,7 @@ var workloads = []workload{
 			}
 		}
 		return nil
-	}, func(c net.Conn, p []byte, turns int) error {
+	}, server: func(c net.Conn, p []byte, turns int) error {
 		for range turns {
 			if _, err := io.ReadFull(c, p); err != nil {
 				return err

@@ -114,7 +114,10 @@ func TestHostile(t *testing.T) {
 		{name: "an octet of payload", want: ooo.ErrCRC, change: func(b []byte) { b[second+30] ^= 1 }},
 		{name: "an octet of the CRC", want: ooo.ErrCRC, change: func(b []byte) { b[at[2]-1] ^= 0x80 }},
 		{name: "ULPDU_Length one less", want: ooo.ErrCRC, change: func(b []byte) { b[second+1]-- }},
-		{name: "FPDUPTR of the first Marker, not the CRC", want: ooo.ErrCRC, change: func(b []byte) { b[marker+3] ^= 8 }},
+		{
+			name: "FPDUPTR of the first Marker, not the CRC", want: ooo.ErrCRC,
+			change: func(b []byte) { b[marker+3] ^= 8 },
+		},
 		{name: "FPDUPTR of the second Marker, and the CRC", want: ooo.ErrMarker, change: func(b []byte) {
 			b[marker+512+3] ^= 8
 			resum(b)

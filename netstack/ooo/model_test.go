@@ -260,12 +260,15 @@ func (w *world) run(t *testing.T, want *end) (ooo.Stats, error) {
 			if !ok {
 				break
 			}
-			i, found := slices.BinarySearchFunc(w.fpdus, int(f.Position), func(x fpdu, at int) int { return x.from - at })
+			i, found := slices.BinarySearchFunc(w.fpdus, int(f.Position),
+				func(x fpdu, at int) int { return x.from - at })
 			if !found || w.fpdus[i].to != int(f.Position)+f.Len {
-				return engine.Stats(), fmt.Errorf("%w: step %d: no FPDU of %d octets is at %d", errModel, step, f.Len, f.Position)
+				return engine.Stats(), fmt.Errorf("%w: step %d: no FPDU of %d octets is at %d", errModel, step, f.Len,
+					f.Position)
 			}
 			if int(f.Position) < read {
-				return engine.Stats(), fmt.Errorf("%w: step %d: the FPDU at %d comes after its turn", errModel, step, f.Position)
+				return engine.Stats(), fmt.Errorf("%w: step %d: the FPDU at %d comes after its turn", errModel, step,
+					f.Position)
 			}
 			if n := e.recv.Early(e.segment(f.ULPDU)); n > 0 {
 				engine.Placed(f.Position, n, now)
@@ -298,7 +301,8 @@ func (w *world) run(t *testing.T, want *end) (ooo.Stats, error) {
 		}
 		e.recv.EndBatch()
 		if i := len(e.delivered); i > len(want.delivered) || !slices.Equal(e.delivered, want.delivered[:i]) {
-			return engine.Stats(), fmt.Errorf("%w: step %d: delivered %d messages, other ones than in order", errModel, step, i)
+			return engine.Stats(), fmt.Errorf("%w: step %d: delivered %d messages, other ones than in order", errModel,
+				step, i)
 		}
 	}
 	s := engine.Stats()

@@ -94,7 +94,7 @@ func prepare(root string, all []*mutant, rules map[string]string, found []claims
 			errs = append(errs, fmt.Errorf("two mutants are named %s", m.name))
 		}
 		seen[m.name] = true
-		m.findTests(byID)
+		m.findTests(root, byID)
 		m.rule = m.breaks
 		if (m.ids == "") == (m.breaks == "") {
 			errs = append(errs, fmt.Errorf("%s: want ids, or what it breaks", m.name))
@@ -128,15 +128,23 @@ func (m *mutant) apply(code *sources) (err error) {
 	return err
 }
 
-// modules are folders of other modules: their tests do not run here.
-var modules = []string{"interop", "ipsec"}
+// nested reports whether a package is of another module, in a folder of its own: its
+// tests do not run here.
+func nested(root, pkg string) bool {
+	for dir := pkg; dir != "."; dir = path.Dir(dir) {
+		if _, err := os.Stat(filepath.Join(root, filepath.FromSlash(dir), "go.mod")); err == nil {
+			return true
+		}
+	}
+	return false
+}
 
 // splitIDs are the ids of a list, none of an empty one.
 func splitIDs(list string) iter.Seq[string] {
 	return strings.FieldsFuncSeq(list, func(r rune) bool { return r == ',' || r == ' ' })
 }
 
-func (m *mutant) findTests(byID map[string][]claims.Claim) {
+func (m *mutant) findTests(root string, byID map[string][]claims.Claim) {
 	m.byPkg = make(map[string][]string)
 	add := func(pkg, test string) {
 		if !slices.Contains(m.byPkg[pkg], test) {
@@ -145,7 +153,7 @@ func (m *mutant) findTests(byID map[string][]claims.Claim) {
 	}
 	for id := range splitIDs(m.ids) {
 		for _, c := range byID[id] {
-			if !slices.Contains(modules, c.Pkg) {
+			if !nested(root, c.Pkg) {
 				add(c.Pkg, c.Test)
 			}
 		}

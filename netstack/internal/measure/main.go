@@ -201,10 +201,13 @@ func transfer(ctx context.Context, c, p *iwarp.Conn, x *result) error {
 func document(results map[receiver][]result) []byte {
 	var b bytes.Buffer
 	fmt.Fprintf(&b, "# Placement out of order, measured on %s\n\n", time.Now().UTC().Format(time.DateOnly))
-	fmt.Fprintf(&b, "By `go run ./internal/measure -o ../docs/performance/out-of-order` in the folder netstack: one RDMA Write of %d MiB between two hosts\n"+
-		"in one process, packets of 1500 octets, a delay of %v, %d processors; of %d runs that with the median time.\n"+
-		"How to read it, and what it shows: [out-of-order.md](../out-of-order.md).\n\n"+
-		"![Plots](out-of-order.svg)\n\n", *size>>20, *delay, runtime.GOMAXPROCS(0), *rounds)
+	fmt.Fprintf(&b,
+		"By `go run ./internal/measure -o ../docs/performance/out-of-order` in the folder netstack: one RDMA Write "+
+			"of %d MiB between two hosts\n"+
+			"in one process, packets of 1500 octets, a delay of %v, %d processors; of %d runs that with the median "+
+			"time.\n"+
+			"How to read it, and what it shows: [out-of-order.md](../out-of-order.md).\n\n"+
+			"![Plots](out-of-order.svg)\n\n", *size>>20, *delay, runtime.GOMAXPROCS(0), *rounds)
 	fmt.Fprintln(&b, "| segments | receiver | completed in | placed early | of all | earlier by, mean | most "+
 		"| behind a hole, most | of that held, most |")
 	fmt.Fprintln(&b, "| --- | --- | --- | --- | --- | --- | --- | --- | --- |")
@@ -238,7 +241,9 @@ func plots(results map[receiver][]result) []byte {
 	}
 	early := svgplot.Figure{Title: "octets placed early", Unit: "%", Labels: labels, Bars: true}
 	times := svgplot.Figure{Title: "a Write is complete", Unit: "s", Labels: labels, Bars: true}
-	held := svgplot.Figure{Title: "most octets held by the receiver for a hole", Unit: "KiB", Labels: labels, Bars: true}
+	held := svgplot.Figure{
+		Title: "most octets held by the receiver for a hole", Unit: "KiB", Labels: labels, Bars: true,
+	}
 	for _, r := range receivers {
 		curve := func(f func(x result) float64) svgplot.Curve {
 			c := svgplot.Curve{Name: r.name, Color: r.color}

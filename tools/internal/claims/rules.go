@@ -27,7 +27,8 @@ func Rules(root string) ([]Rule, error) {
 	}
 	var rules []Rule
 	for _, l := range lines[1:] {
-		rules = append(rules, Rule{ID: l[0], RFC: l[1], Section: l[2], Level: l[3], Layer: l[4], Text: l[5], Reason: l[6]})
+		rules = append(rules,
+			Rule{ID: l[0], RFC: l[1], Section: l[2], Level: l[3], Layer: l[4], Text: l[5], Reason: l[6]})
 	}
 	return rules, nil
 }

@@ -399,7 +399,8 @@ func senderCases() []*Case {
 			const n = 60
 			most := 1
 			if s.mine.block && s.their.block {
-				if most = int(min(s.mine.ird, s.their.ord)); s.mine.ird == protocol.NotNegotiated || s.their.ord == protocol.NotNegotiated {
+				if most = int(min(s.mine.ird, s.their.ord)); s.mine.ird == protocol.NotNegotiated ||
+					s.their.ord == protocol.NotNegotiated {
 					s.notApplicable("the depth was left open")
 				}
 			}

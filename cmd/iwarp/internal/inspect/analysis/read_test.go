@@ -420,7 +420,8 @@ func TestJSON(t *testing.T) {
 	}
 	want := `{"event":"message","conn":1,"frame":8,"time":"2023-11-14T22:13:20.007Z",` +
 		`"from":"initiator","first_frame":8,` +
-		`"start":"2023-11-14T22:13:20.007Z","op":"RDMA Read Response","opcode":2,"segments":1,"length":300,"offset":32,` +
+		`"start":"2023-11-14T22:13:20.007Z","op":"RDMA Read Response","opcode":2,"segments":1,` +
+		`"length":300,"offset":32,` +
 		`"tagged":true,"stag":"0x00000011","to":256,"qn":0,"msn":0,` +
 		`"answers":{"request_frame":7,"request_time":"2023-11-14T22:13:20.006Z","latency_ns":1000000,` +
 		`"msn":1,"size":300,"src_stag":"0x00000022","src_to":512}}`

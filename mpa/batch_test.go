@@ -195,12 +195,15 @@ func TestBatchesGrowInALongRun(t *testing.T) {
 							p = make([]byte, most)
 						}
 						if err := f.add(nil, [][]byte{p[:most-r.IntN(most/4)]}, false); err != nil {
-							t.Fatalf("batch %d of ULPDUs of up to %d octets, %d copied: %v", i, most, f.batch.copied, err)
+							t.Fatalf("batch %d of ULPDUs of up to %d octets, %d copied: %v", i, most, f.batch.copied,
+								err)
 						}
 					}
 					// An FPDU may be longer than all before, and packets are not filled by any length.
-					if got := f.batch.copied; got > want*copiedMax+FPDULen(most) || got < want*(copiedMax-packetMax)-FPDULen(most) {
-						t.Errorf("batch %d of ULPDUs of up to %d octets: %d copied, want about %d", i, most, got, want*copiedMax)
+					if got := f.batch.copied; got > want*copiedMax+FPDULen(most) ||
+						got < want*(copiedMax-packetMax)-FPDULen(most) {
+						t.Errorf("batch %d of ULPDUs of up to %d octets: %d copied, want about %d", i, most, got,
+							want*copiedMax)
 					}
 					drain(f, 100000)
 				}

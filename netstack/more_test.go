@@ -115,21 +115,22 @@ func TestOperations(t *testing.T) {
 // Shows: MPA-6-01, MPA-8-02
 func TestBadCRCBehindAHole(t *testing.T) {
 	count, marked := 0, []byte("here")
-	x := newPair(t, options{peer: withMarkers, pipe: netstack.PipeConfig{Fate: func(to int, p []byte) (f netstack.Fate) {
-		if to != 1 || len(p) < 1000 {
-			return f
-		}
-		switch count++; {
-		case count == 3:
-			f.Drop = true
-		case count > 3:
-			if at := bytes.Index(p, marked); at >= 0 {
-				p[at]++
-				fixChecksum(p)
+	x := newPair(t,
+		options{peer: withMarkers, pipe: netstack.PipeConfig{Fate: func(to int, p []byte) (f netstack.Fate) {
+			if to != 1 || len(p) < 1000 {
+				return f
 			}
-		}
-		return f
-	}}})
+			switch count++; {
+			case count == 3:
+				f.Drop = true
+			case count > 3:
+				if at := bytes.Index(p, marked); at >= 0 {
+					p[at]++
+					fixChecksum(p)
+				}
+			}
+			return f
+		}}})
 	data := make([]byte, 40_000)
 	for i := range data {
 		data[i] = 0xbb

@@ -101,7 +101,8 @@ func (c *Control) check() error {
 			c.Function, len(c.PrivateData), MaxPrivateData)
 	// Rule: SCTP-5.2.3-04, MPA2-7-04
 	case c.Function == Terminate && len(c.PrivateData) > 0:
-		return illegal("RFC 5043 section 5.2.3", "Terminate with %d octets of Private Data: it has none", len(c.PrivateData))
+		return illegal("RFC 5043 section 5.2.3", "Terminate with %d octets of Private Data: it has none",
+			len(c.PrivateData))
 	case c.Function == 0 || c.Function > EnhancedReject:
 		return illegal("RFC 5043 section 5.2.3", "%v is not known", c.Function)
 	case (c.Function == EnhancedInitiate || c.Function == EnhancedAccept) && len(c.PrivateData) < protocol.EnhancedLen:

@@ -91,7 +91,8 @@ func (in *inbound) control(b []byte, may ...Function) (Control, error) {
 	if number > 0 {
 		switch {
 		case c.Function != Terminate:
-			return c, illegal("RFC 5043 section 6.2", "%v with DDP-SSN %d: only Terminate ends a session", c.Function, c.SSN)
+			return c, illegal("RFC 5043 section 6.2", "%v with DDP-SSN %d: only Terminate ends a session", c.Function,
+				c.SSN)
 		case in.end > 0:
 			return c, illegal("RFC 5043 section 6.2", "Terminate %d after Terminate, which was %d", number, in.end)
 		case number < in.high:

@@ -32,7 +32,8 @@ func TestReject(t *testing.T) {
 			cfg := &iwarp.Config{PrivateData: []byte("please"), MPA: iwarp.MPAConfig{Revision: revision}}
 			_, err := sctp.Dial(ctx, "udp", l.Addr().String(), cfg)
 			var rejected *iwarp.RejectError
-			if !errors.As(err, &rejected) || string(rejected.PrivateData) != "no" || rejected.Enhanced != (revision == 2) {
+			if !errors.As(err, &rejected) || string(rejected.PrivateData) != "no" ||
+				rejected.Enhanced != (revision == 2) {
 				t.Fatalf("Dial: %v", err)
 			}
 			if revision == 2 && rejected.RTR == 0 {

@@ -333,7 +333,9 @@ func (a *Association) tryOpen() (s *session, settled <-chan struct{}, err error)
 	return s, nil, nil
 }
 
-// LocalAddr returns this end's address.
+// LocalAddr returns this end's address. There is one: the SCTP below knows no more.
+//
+// Rule: SCTP-7.2-01, SCTP-7.2-03
 func (a *Association) LocalAddr() net.Addr { return a.nc.LocalAddr() }
 
 // RemoteAddr returns the peer's address.

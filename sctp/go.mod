@@ -7,6 +7,7 @@ require (
 	github.com/pion/logging v0.2.4
 	github.com/pion/sctp v1.12.1
 	go.uber.org/goleak v1.3.0
+	pgregory.net/rapid v1.3.0
 )
 
 require (

@@ -228,7 +228,7 @@ func (l *listener) begin(k peerKey, from net.Addr, b []byte) *peer {
 	if from == nil {
 		from = net.UDPAddrFromAddrPort(k.udp)
 	}
-	// Rule: SCTP-7.1-02, SCTP-11.1-02
+	// Rule: SCTP-7.1-02, SCTP-11.1-02, SCTP-11.1-03
 	if code, ok := indication(chunk); !ok || code != l.cfg.Indication {
 		_, _ = l.pc.WriteTo(abort(b), from)
 		return nil

@@ -131,7 +131,7 @@ func indicate(code uint32, out bool) func(p []byte) []byte {
 
 // Whoever does not indicate DDP has no association: neither the one that asks nor the one
 // that answers.
-// Shows: SCTP-5.1-01, SCTP-7.1-01, SCTP-7.1-02, SCTP-11.1-01, SCTP-11.1-02
+// Shows: SCTP-5.1-01, SCTP-7.1-01, SCTP-7.1-02, SCTP-11.1-01, SCTP-11.1-02, SCTP-11.1-03
 func TestOtherIndication(t *testing.T) {
 	for name, c := range map[string]struct {
 		client, server func([]byte) []byte

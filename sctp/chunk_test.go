@@ -79,7 +79,7 @@ func TestControlRefused(t *testing.T) {
 			if string(b) != "x" || !errors.As(err, &perr) || perr.Section == "" {
 				t.Errorf("AppendTo: %x, %v", b, err)
 			}
-			octets := append([]byte{byte(c.SSN >> 8), byte(c.SSN), byte(c.Function >> 8), byte(c.Function)}, c.PrivateData...)
+			octets := append([]byte{0, 0, byte(c.Function >> 8), byte(c.Function)}, c.PrivateData...)
 			if _, err := ParseControl(octets); err == nil {
 				t.Error("ParseControl takes it")
 			}

@@ -104,7 +104,8 @@ func TestTshark(t *testing.T) {
 	} {
 		got := fields(filter, "sctp.adaptation_layer_indication", "sctp.init_nr_out_streams", "sctp.init_nr_in_streams")
 		if filter == "sctp.chunk_type == 2" {
-			got = fields(filter, "sctp.adaptation_layer_indication", "sctp.initack_nr_out_streams", "sctp.initack_nr_in_streams")
+			got = fields(filter,
+				"sctp.adaptation_layer_indication", "sctp.initack_nr_out_streams", "sctp.initack_nr_in_streams")
 		}
 		if len(got) != 1 || got[0] != want {
 			t.Errorf("%s: %q, want %q", filter, got, want)

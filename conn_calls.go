@@ -129,13 +129,16 @@ func (c *Conn) RDMARead(ctx context.Context, p []byte, from RemoteBuffer) error 
 }
 
 // FetchAdd adds v to the 64-bit word at the peer's address at and gives what was
-// there before (RFC 7306 section 5.1.1).
+// there before (https://www.rfc-editor.org/rfc/rfc7306#section-5.1.1). The word is a number in
+// the byte order of the peer's machine. at.TO is a multiple of eight, else the request
+// is refused with [ErrInvalidWR].
 func (c *Conn) FetchAdd(ctx context.Context, at RemoteBuffer, v uint64) (uint64, error) {
 	return c.await(ctx, nil, &SendWR{Op: OpFetchAdd, Remote: at, Operand: v})
 }
 
 // CompareSwap puts swap into the 64-bit word at the peer's address at if compare
-// is there, and gives what was there before (RFC 7306 section 5.1.2).
+// is there, and gives what was there before
+// (https://www.rfc-editor.org/rfc/rfc7306#section-5.1.2). at is as for FetchAdd.
 func (c *Conn) CompareSwap(ctx context.Context, at RemoteBuffer, compare, swap uint64) (uint64, error) {
 	return c.await(ctx, nil, &SendWR{
 		Op: OpCompareSwap, Remote: at, Compare: compare, CompareMask: ^uint64(0), Operand: swap,

@@ -49,7 +49,8 @@
 // region may be read and written for the peer until [MR.Invalidate] or [MR.Close]
 // returns. A peer's Write is complete when a later message of the same connection
 // has been received: Go's memory model is respected there. Looking into the
-// memory earlier is a data race, and so is what a peer does that writes octets
+// memory earlier is a data race, other than by [MR.Load], [MR.CompareAndSwap] and
+// [MR.Update] (see also MROptions.Concurrent), and so is what a peer does that writes octets
 // while they are being read for it (RFC 5040 section 5.5 leaves the outcome open).
 //
 // # Errors

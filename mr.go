@@ -13,9 +13,12 @@ type Access = ddp.Access
 
 // The rights.
 const (
-	RemoteRead   = ddp.RemoteRead   // RDMA Read may read it
-	RemoteWrite  = ddp.RemoteWrite  // RDMA Write may change it
-	RemoteAtomic = ddp.RemoteAtomic // atomics may change it
+	RemoteRead  = ddp.RemoteRead  // RDMA Read may read it
+	RemoteWrite = ddp.RemoteWrite // RDMA Write may change it
+	// RemoteAtomic: atomics may change it. They act on words of 64 bits in the byte order
+	// of this machine, at addresses that are multiples of eight, and are atomic towards
+	// those of every peer, MR.CompareAndSwap, and sync/atomic.
+	RemoteAtomic = ddp.RemoteAtomic
 )
 
 // MROptions are the less usual properties of a region.
@@ -28,13 +31,22 @@ type MROptions struct {
 	// Base is the Tagged Offset of the region's first octet. Zero keeps addresses
 	// of this process to itself.
 	Base uint64
+	// Concurrent says that peers may reach the same octets at the same time: one reads
+	// while another writes, or while an atomic changes a word. What is read then may be
+	// torn, part old and part new, and what two write may be mixed, as on any RNIC
+	// (https://www.rfc-editor.org/rfc/rfc5040#section-5.5); the peers' protocol tells (by
+	// versions, say, as examples/kv does). Without it the race detector reports such accesses,
+	// like any other race; it changes nothing else. The program itself uses Load, Store,
+	// CompareAndSwap and Update.
+	Concurrent bool
 }
 
 // MR is a memory region: a slice that the peer may reach through an STag. Until
 // Close or Invalidate the library reads and writes the slice on the peer's
 // behalf, at any time; the program finds a peer's Write complete when a later
 // message of the same connection has arrived (RFC 5040 section 5.5), and polling
-// the memory instead is a data race.
+// the slice instead is a data race. While peers use it, the program reads and changes it by
+// Load, Store, CompareAndSwap and Update.
 type MR struct {
 	pd     *PD
 	region *ddp.Region
@@ -45,6 +57,9 @@ type MR struct {
 // NewMR makes a region of buf with the rights access. The STag is
 // unpredictable. buf may come from mmap and may be larger than 4 GiB; it must
 // stay valid until Close. opts may be nil.
+// With [RemoteAtomic] the address of buf's first octet must be a multiple of eight, as that of
+// [AllocBuffer] and of a make of eight octets or more is, and opts.Base too, so that words
+// which the peer may name by a TO that is a multiple of eight lie at such addresses.
 //
 // If buf is a mapped file and that becomes shorter, a peer that reaches what is
 // missing loses its connection (1/0/00 for a Write, 0/2/07 for a Read or an atomic),
@@ -58,13 +73,16 @@ func (p *PD) NewMR(buf []byte, access Access, opts *MROptions) (*MR, error) {
 	if opts != nil {
 		o = *opts
 	}
-	c := ddp.RegionConfig{Buf: buf, Base: o.Base, Access: access, PD: p.id}
+	c := ddp.RegionConfig{Buf: buf, Base: o.Base, Access: access, PD: p.id, Racy: o.Concurrent}
 	if o.QP != nil {
 		if o.QP.pd != p {
 			return nil, fmt.Errorf("iwarp: MROptions.QP is of another protection domain")
 		}
 		// Rule: DDP-8.2-03
 		c.Stream = o.QP.stream
+	}
+	if err := reachable(buf, o.Base, access); err != nil {
+		return nil, err
 	}
 	if err := p.authorize(buf, access); err != nil {
 		return nil, err
@@ -137,6 +155,9 @@ func (m *MR) SetAccess(access Access) error {
 	}
 	// Rule: DDP-8.3-06, DDP-8.3.2-04, RDMAP-8.1.2-03, SEC-7.3-01
 	if err := m.pd.mayGrant(m.buf, access); err != nil {
+		return err
+	}
+	if err := reachable(m.buf, m.region.Base(), access); err != nil {
 		return err
 	}
 	m.region.SetAccess(access)

@@ -187,6 +187,7 @@ func TestShutdownThatIsNotHeeded(t *testing.T) {
 		var client *iwarp.Conn
 		go func() { client, _ = nl.dial(context.Background(), nil) }()
 		c := must(ln.Accept(t.Context()))(t)
+		synctest.Wait()
 		asked := c.ShuttingDown()
 		ctx, cancel := context.WithTimeoutCause(t.Context(), time.Minute, errors.New("the machine goes down"))
 		defer cancel()

@@ -86,6 +86,10 @@ type RegionConfig struct {
 	// use it, which RFC 5042 section 6.4.5 advises against unless they trust
 	// each other; such a region cannot be invalidated by a peer.
 	Stream StreamID
+	// Racy says that accesses of peers to the same octets may meet, and keeps the race
+	// detector from telling: octets that one peer reads while another writes them are then
+	// torn, as on any RNIC. Windows are as their Parent.
+	Racy bool
 	// Parent, if not nil, makes the region a window: an STag with rights of its own
 	// for memory of Parent, which the caller sees to. It is invalid until
 	// [Region.Activate]. What takes rights from Parent takes them from its windows
@@ -110,6 +114,7 @@ func (t *Table) Register(c RegionConfig) (*Region, error) {
 	// Rule: DDP-8.2-01, DDP-8.3-01, DDP-8.3-02, DDP-8.3-03, RDMAP-8.1.1-04
 	r := &Region{
 		table: t, pd: c.PD, stream: c.Stream, base: c.Base, buf: c.Buf, access: c.Access, valid: c.Parent == nil,
+		racy: c.Racy || c.Parent != nil && c.Parent.racy,
 	}
 	if c.Stream == 0 {
 		r.guard.share()

@@ -102,8 +102,9 @@ type SendWR struct {
 	SG [][]byte
 	// Remote is the target of Write and the atomics and the source of Read. The octets
 	// (eight of an atomic) must fit in its Length, if that is not 0, and TO plus the octets
-	// must stay below 2^64 (https://www.rfc-editor.org/rfc/rfc5041#section-7.1). That an
-	// atomic's address in the peer's memory is a multiple of eight, only the peer can see.
+	// must stay below 2^64 (https://www.rfc-editor.org/rfc/rfc5041#section-7.1). The TO of
+	// an atomic is a multiple of eight. That the address in the peer's memory is one too
+	// (https://www.rfc-editor.org/rfc/rfc7306#section-5.1), only the peer can see.
 	Remote RemoteBuffer
 	// Invalidate is the STag that OpSendInvalidate or OpInvalidate ends: the peer's,
 	// or this end's. Of this end it must be of the stream's domain and, if it is bound to

@@ -1,7 +1,10 @@
 package rdmap
 
 import (
+	"slices"
+
 	"github.com/go-iwarp/iwarp/ddp"
+	"github.com/go-iwarp/iwarp/internal/race"
 	"github.com/go-iwarp/iwarp/protocol"
 )
 
@@ -45,9 +48,11 @@ func (s *Stream) responseSegment(llp ddp.LLP) (last bool, err error) {
 		// region's lock is the innermost of all.)
 		s.releaseInbound()
 	}
+	var region *ddp.Region
 	if left > 0 {
 		r := &t.request.read
-		region, _, perr := s.cfg.Table.Borrow(r.SrcSTag, s.cfg.Peer, t.at, left, ddp.RemoteRead)
+		var perr *protocol.Error
+		region, _, perr = s.cfg.Table.Borrow(r.SrcSTag, s.cfg.Peer, t.at, left, ddp.RemoteRead)
 		if perr != nil {
 			s.Fail(s.midway(perr, left), true)
 			return true, nil
@@ -55,6 +60,12 @@ func (s *Stream) responseSegment(llp ddp.LLP) (last bool, err error) {
 		defer region.Release()
 	}
 	header, payload, last := t.out.Next(mulpdu)
+	if race.Enabled && region != nil {
+		payload = slices.Clone(payload)
+		for i := range payload {
+			payload[i] = region.Snapshot(payload[i])
+		}
+	}
 	t.reading = true
 	err = llp.Queue(header, payload, false)
 	t.reading = false

@@ -305,6 +305,10 @@ func (s *Stream) check(r *SendWR) (uint32, error) {
 		}
 		total = ImmediateDataLen
 	}
+	if (r.Op == OpFetchAdd || r.Op == OpCompareSwap) && r.Remote.TO%8 != 0 && !r.Remote.invalid() {
+		return 0, fmt.Errorf("%w: %v at TO 0x%016x: not a multiple of 8, as RFC 7306 section 5.1 wants the address to be",
+			ErrInvalidRequest, r.Op, r.Remote.TO)
+	}
 	// As the peer judges it: what it would refuse should not cost the connection.
 	if r.Op.remote() {
 		if err := r.Remote.fits(total); err != nil {

@@ -99,6 +99,9 @@ type Config struct {
 	// them.
 	Wrap func(net.Conn) net.Conn
 
+	// Trace, if not nil, is told what happens on the connection.
+	Trace *Trace
+
 	// Logger receives events: connections at Info, why they ended at Warn,
 	// messages of startup at Debug. Nil: the device's logger, else none.
 	Logger *slog.Logger

@@ -25,6 +25,7 @@ type Conn struct {
 	lease
 	llp    ddp.LLP
 	under  under
+	trace  *tracer // nil: none
 	stream *rdmap.Stream
 	agreed ConnectionState
 
@@ -53,6 +54,8 @@ func newConn(cfg *Config, q lease, llp ddp.LLP, st ConnectionState, initiator bo
 		lease: q, cfg: cfg, llp: llp, under: lookUnder(llp), agreed: st, unplaced: make(chan struct{}),
 	}
 	c.life.init(cfg.Logger, id)
+	c.trace = newTracer(c)
+	c.qp.trace.Store(c.trace)
 	c.sendLoop, c.place = c.transmitAll, c.placeSegment
 	c.waiters.New = func() any { return &waiter{done: make(chan struct{}, 1)} }
 	rc := rdmap.Config{
@@ -77,12 +80,16 @@ func newConn(cfg *Config, q lease, llp ddp.LLP, st ConnectionState, initiator bo
 		return nil, err
 	}
 	cfg.Device.connects.Add(1)
+	cfg.Device.census.add(c)
 	c.nudge = newNudger(c)
 	return c, nil
 }
 
 // start lets octets flow.
 func (c *Conn) start() {
+	c.cfg.startupEnded(StartupTrace{
+		ID: c.ID(), Initiator: c.agreed.Initiator, Local: c.LocalAddr(), Remote: c.RemoteAddr(), Began: c.startup, Conn: c,
+	})
 	c.events.log(slog.LevelInfo, "iwarp connection", "local", c.LocalAddr(), "remote", c.RemoteAddr(), "state",
 		c.agreed)
 	if c.poller = newPoller(c); c.poller != nil {
@@ -282,7 +289,10 @@ func (c *Conn) kick() {
 
 // transmitAll is the send goroutine. It has the token and lives while there is
 // something to send.
-func (c *Conn) transmitAll() { c.transmit(true) }
+func (c *Conn) transmitAll() {
+	c.transmit(true)
+	c.trace.flush()
+}
 
 // transmit works off the send side. It is false, with the token kept, when it
 // may not wait and has to.

@@ -212,6 +212,10 @@ func (c *Conn) await(ctx context.Context, p []byte, wr *SendWR) (uint64, error) 
 		return 0, err
 	}
 	c.kick()
+	if c.trace != nil {
+		c.trace.posted([]SendWR{*wr})
+		c.trace.flush()
+	}
 	if wr.Op == OpRead || wr.Op == OpFetchAdd || wr.Op == OpCompareSwap || c.polls() {
 		c.spinFor(ctx, w) // the others' completions come from this end
 	}

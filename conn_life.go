@@ -24,6 +24,7 @@ var lastID atomic.Uint64
 // story is what is told of a connection beside its state.
 type story struct {
 	id       uint64
+	startup  time.Time // when startup began
 	began    time.Time
 	listener *Listener // that has accepted it; nil
 	unbind   func() bool
@@ -179,6 +180,8 @@ func (c *Conn) tellEnd() {
 	if c.listener != nil {
 		c.listener.conns.remove(c)
 	}
+	c.cfg.Device.census.remove(c)
+	c.trace.ended(c.Err())
 	s := c.stream.Stats()
 	args := []any{
 		"remote", c.RemoteAddr(), "duration", time.Since(c.story.began).Round(time.Microsecond),

@@ -14,6 +14,7 @@ func (c *Conn) receiveLoop() {
 		c.receiveBesideWaiters()
 	} else {
 		for !c.received(c.stream.Guard(c.receiveOnce)) {
+			c.trace.flush()
 			c.waiterFirst()
 		}
 	}

@@ -122,6 +122,7 @@ type Device struct {
 	lastPD    atomic.Uint64 // 64 bits, as of QPs: a number that came again would open a living domain to strangers
 	lastQP    atomic.Uint64
 	connects  atomic.Uint64
+	census    census
 
 	events     chan<- Event
 	eventsLost atomic.Uint64

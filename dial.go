@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"syscall"
+	"time"
 
 	"github.com/go-iwarp/iwarp/internal/tcpsock"
 	"github.com/go-iwarp/iwarp/mpa"
@@ -134,6 +135,16 @@ func Client(ctx context.Context, nc net.Conn, cfg *Config) (*Conn, error) {
 }
 
 func client(ctx context.Context, lc LLPConn, cfg *Config) (*Conn, error) {
+	s := StartupTrace{ID: newID(), Initiator: true, Local: lc.LocalAddr(), Remote: lc.RemoteAddr(), Began: time.Now()}
+	c, err := initiate(ctx, lc, cfg, &s)
+	if err != nil {
+		s.Err = err
+		cfg.startupEnded(s)
+	}
+	return c, err
+}
+
+func initiate(ctx context.Context, lc LLPConn, cfg *Config, s *StartupTrace) (*Conn, error) {
 	ctx, cancel := cfg.startupContext(ctx)
 	defer cancel()
 	q, err := cfg.takeQP()
@@ -153,11 +164,12 @@ func client(ctx context.Context, lc LLPConn, cfg *Config) (*Conn, error) {
 	if err == nil {
 		err = cfg.acceptable(p)
 	}
-	c, cerr := newLLPConn(cfg, q, llp, p, newID())
+	c, cerr := newLLPConn(cfg, q, llp, p, s.ID)
 	if cerr != nil {
 		_ = llp.Close()
 		return nil, cerr
 	}
+	c.startup = s.Began
 	if err != nil {
 		// RFC 6581 section 9 owes the responder a Terminate for these.
 		var perr *ProtocolError

@@ -96,6 +96,7 @@ func (c *Conn) streamFailed(gone bool) {
 	}
 	from := c.setState(to)
 	if from < failed {
+		c.trace.failed(c.stream.Err())
 		if c.abortedHere() {
 			c.events.log(slog.LevelInfo, "iwarp connection aborted", "remote", c.RemoteAddr(), "error", c.stream.Err())
 		} else {

@@ -180,6 +180,7 @@ func (l *Listener) admit(lc LLPConn) {
 			go l.startup(ctx, s)
 			return
 		case refused:
+			l.cfg.Device.census.startupRefused()
 			l.log(&l.logRefused, "iwarp startup refused: MaxPendingPerPeer", "conn", s.id, "remote", lc.RemoteAddr())
 			s.turn.failed()
 			cancel(nil)
@@ -230,6 +231,9 @@ func (l *Listener) startup(ctx context.Context, s *startup) {
 	if err != nil {
 		_ = s.lc.Close()
 		s.turn.failed()
+		l.cfg.startupEnded(StartupTrace{
+			ID: s.id, Local: s.lc.LocalAddr(), Remote: s.lc.RemoteAddr(), Began: s.since, Err: err,
+		})
 		limit, what := &l.logFailed, "iwarp startup failed"
 		if l.pending.failed(s) {
 			limit, what = &l.logDropped, "iwarp startup dropped"
@@ -237,7 +241,7 @@ func (l *Listener) startup(ctx context.Context, s *startup) {
 		l.log(limit, what, "conn", s.id, "remote", s.lc.RemoteAddr(), "duration", time.Since(s.since), "error", err)
 		return
 	}
-	r.id, r.listener = s.id, l
+	r.id, r.began, r.listener = s.id, s.since, l
 	l.pending.proven(s)
 	s.turn.wait(l.ctx)
 	defer s.turn.passed()

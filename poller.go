@@ -62,6 +62,7 @@ func (c *Conn) receiveBesideWaiters() {
 		p.over = c.received(err)
 		over, came, urgent := p.over, c.came, c.urgent
 		p.owner.Unlock()
+		c.trace.flush()
 		switch {
 		case over:
 			return
@@ -97,6 +98,15 @@ func (c *Conn) spinReceive() {
 // poll receives what has arrived, without waiting, and returns how much that was, in
 // octets of segments, and whether somebody waits for what it has brought about.
 func (c *Conn) poll() (came int, urgent bool) {
+	came, urgent = c.pollOwned()
+	if came > 0 {
+		c.trace.flush()
+	}
+	return came, urgent
+}
+
+// pollOwned is poll under the owner's lock.
+func (c *Conn) pollOwned() (came int, urgent bool) {
 	p := c.poller
 	if !p.owner.TryLock() {
 		return 0, false

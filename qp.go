@@ -53,8 +53,9 @@ type QP struct {
 	ownCQs         []*CQ
 	queues         queues
 
-	sendDone broadcast   // a send work request has
-	handed   atomic.Bool // a completion was handed up: the receive goroutine looks at it
+	trace    atomic.Pointer[tracer] // the connection's
+	sendDone broadcast              // a send work request has
+	handed   atomic.Bool            // a completion was handed up: the receive goroutine looks at it
 
 	mu     sync.Mutex
 	conn   atomic.Pointer[Conn] // changed under mu
@@ -231,6 +232,10 @@ func (q *QP) PostSend(wrs ...SendWR) error {
 	}
 	n, err := c.postAll(wrs)
 	c.kick()
+	if c.trace != nil {
+		c.trace.posted(wrs[:n])
+		c.trace.flush()
+	}
 	if err != nil {
 		return &PostError{Index: n, Err: err}
 	}
@@ -319,6 +324,9 @@ func (h *handler) Completed(c *rdmap.Completion) {
 	q := (*QP)(h)
 	q.sendDone.raise()
 	q.handOver()
+	if c.Op != rdmap.OpBarrier {
+		q.trace.Load().note(c.Op, c.Length, c.Err)
+	}
 	if w, ok := c.Context.(*waiter); ok {
 		w.original, w.err = c.Original, c.Err
 		w.done <- struct{}{}
@@ -334,5 +342,8 @@ func (h *handler) Completed(c *rdmap.Completion) {
 func (h *handler) Delivered(d *rdmap.Delivery) *protocol.Error {
 	q := (*QP)(h)
 	q.handOver()
+	if t := q.trace.Load(); t != nil {
+		t.note(recvOp(d), d.Length, d.Err)
+	}
 	return q.queues.deliver(d)
 }

@@ -5,6 +5,7 @@ import (
 	"net"
 	"slices"
 	"sync/atomic"
+	"time"
 
 	"github.com/go-iwarp/iwarp/mpa"
 )
@@ -16,6 +17,7 @@ type ConnRequest struct {
 	lc       LLPConn
 	cfg      *Config
 	id       uint64
+	began    time.Time
 	listener *Listener // nil: ServerRequest
 	answered atomic.Bool
 	unable   atomic.Bool // Accept found that this end has no resources for it
@@ -60,7 +62,15 @@ func ServerRequestFrom(ctx context.Context, nc net.Conn, buffered []byte, cfg *C
 		_ = nc.Close()
 		return nil, err
 	}
-	return readRequest(ctx, overNet{Conn: nc, cfg: c}, buffered, c)
+	s := StartupTrace{ID: newID(), Local: nc.LocalAddr(), Remote: nc.RemoteAddr(), Began: time.Now()}
+	r, err := readRequest(ctx, overNet{Conn: nc, cfg: c}, buffered, c)
+	if err != nil {
+		s.Err = err
+		c.startupEnded(s)
+		return nil, err
+	}
+	r.id, r.began = s.ID, s.Began
+	return r, nil
 }
 
 func readRequest(ctx context.Context, lc LLPConn, buffered []byte, cfg *Config) (*ConnRequest, error) {
@@ -71,7 +81,7 @@ func readRequest(ctx context.Context, lc LLPConn, buffered []byte, cfg *Config) 
 	if err != nil {
 		return nil, err
 	}
-	return &ConnRequest{in: in, lc: lc, cfg: cfg, id: newID()}, nil
+	return &ConnRequest{in: in, lc: lc, cfg: cfg, id: newID(), began: time.Now()}, nil
 }
 
 // PrivateData returns a copy of what the peer's ULP sent.
@@ -91,6 +101,11 @@ func (r *ConnRequest) LocalAddr() net.Addr {
 		return nc.LocalAddr()
 	}
 	return r.lc.LocalAddr()
+}
+
+// ended is what is told of a startup that has failed.
+func (r *ConnRequest) ended(err error) StartupTrace {
+	return StartupTrace{ID: r.id, Local: r.LocalAddr(), Remote: r.RemoteAddr(), Began: r.began, Err: err}
 }
 
 // Request returns a copy of the startup frame as received.
@@ -144,6 +159,7 @@ func (r *ConnRequest) Accept(ctx context.Context, cfg *Config) (*Conn, error) {
 	}
 	if err := c.acceptable(p); err != nil {
 		q.give()
+		c.startupEnded(r.ended(err))
 		_ = r.in.Reject(ctx, o, nil) // RFC 5044 section 7.1.2 rule 2
 		_ = r.in.Close()
 		return nil, err
@@ -151,6 +167,7 @@ func (r *ConnRequest) Accept(ctx context.Context, cfg *Config) (*Conn, error) {
 	llp, p, err := r.in.Accept(ctx, o)
 	if err != nil {
 		q.give()
+		c.startupEnded(r.ended(err))
 		_ = r.in.Close()
 		return nil, err
 	}
@@ -159,6 +176,7 @@ func (r *ConnRequest) Accept(ctx context.Context, cfg *Config) (*Conn, error) {
 		_ = llp.Close()
 		return nil, err
 	}
+	conn.startup = r.began
 	if conn.listener = r.listener; r.listener != nil {
 		r.listener.conns.add(conn)
 	}
@@ -183,6 +201,7 @@ func (r *ConnRequest) Reject(ctx context.Context, privateData []byte) (net.Conn,
 	if r.answered.Swap(true) {
 		return nil, mpa.ErrAnswered
 	}
+	r.cfg.Device.census.startupRefused()
 	if err := r.in.Reject(ctx, o, privateData); err != nil {
 		_ = r.in.Close()
 		return nil, err

@@ -55,3 +55,9 @@ func (c *Conn) Stats() Stats {
 	}
 	return s
 }
+
+// Counts returns four of the counters of Stats, without a system call.
+func (c *Conn) Counts() (sent, octetsSent, received, octetsReceived uint64) {
+	s := &c.stats
+	return s.fpdusSent.Load(), s.octetsSent.Load(), s.fpdusReceived.Load(), s.octetsReceived.Load()
+}

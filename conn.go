@@ -88,7 +88,8 @@ func newConn(cfg *Config, q lease, llp ddp.LLP, st ConnectionState, initiator bo
 // start lets octets flow.
 func (c *Conn) start() {
 	c.cfg.startupEnded(StartupTrace{
-		ID: c.ID(), Initiator: c.agreed.Initiator, Local: c.LocalAddr(), Remote: c.RemoteAddr(), Began: c.startup, Conn: c,
+		ID: c.ID(), Initiator: c.agreed.Initiator, Local: c.LocalAddr(), Remote: c.RemoteAddr(),
+		Began: c.startup, Conn: c,
 	})
 	c.events.log(slog.LevelInfo, "iwarp connection", "local", c.LocalAddr(), "remote", c.RemoteAddr(), "state",
 		c.agreed)

@@ -16,7 +16,8 @@ import (
 func TestSharedMemory(t *testing.T) {
 	d := newDevice(t, nil)
 	pd := must(d.NewPD())(t)
-	mr := must(pd.NewMR(iwarp.AllocBuffer(4096), iwarp.RemoteRead|iwarp.RemoteWrite|iwarp.RemoteAtomic, &iwarp.MROptions{Concurrent: true}))(t)
+	rights := iwarp.RemoteRead | iwarp.RemoteWrite | iwarp.RemoteAtomic
+	mr := must(pd.NewMR(iwarp.AllocBuffer(4096), rights, &iwarp.MROptions{Concurrent: true}))(t)
 	const rounds = 200
 	var wg sync.WaitGroup
 	for i := range 2 {
@@ -117,7 +118,8 @@ func TestWordsAreAligned(t *testing.T) {
 	if _, err := s.NewMR(odd, iwarp.RemoteAtomic); !errors.Is(err, iwarp.ErrInvalidWR) {
 		t.Errorf("a region that no atomic can reach: %v", err)
 	}
-	if _, err := s.PD().NewMR(make([]byte, 32), iwarp.RemoteAtomic, &iwarp.MROptions{Base: 4}); !errors.Is(err, iwarp.ErrInvalidWR) {
+	_, err := s.PD().NewMR(make([]byte, 32), iwarp.RemoteAtomic, &iwarp.MROptions{Base: 4})
+	if !errors.Is(err, iwarp.ErrInvalidWR) {
 		t.Errorf("a base that no atomic can name: %v", err)
 	}
 	plain := must(s.NewMR(odd, iwarp.RemoteRead))(t)

@@ -68,12 +68,14 @@ func TestTrace(t *testing.T) {
 		wantDone(t, b)
 		synctest.Wait()
 		for what, v := range map[string][2]int64{
-			"startups": {client.startups.Load(), 1}, "posted": {client.posted.Load(), 5}, "completed": {client.completed.Load(), 5},
-			"failed": {client.failed.Load(), 1}, "octets": {client.octets.Load(), 64 + 32 + 5 + 8},
+			"startups": {client.startups.Load(), 1}, "posted": {client.posted.Load(), 5},
+			"completed": {client.completed.Load(), 5},
+			"failed":    {client.failed.Load(), 1}, "octets": {client.octets.Load(), 64 + 32 + 5 + 8},
 			"terminates": {client.terminates.Load(), 1}, "ends": {client.ends.Load(), 1},
-			"received by the server": {server.completed.Load(), 2}, "the server's Terminate": {server.terminates.Load(), 1},
-			"FPDUs to the server": {client.sent.Load(), server.received.Load()},
-			"FPDUs to the client": {server.sent.Load(), client.received.Load()},
+			"received by the server": {server.completed.Load(), 2},
+			"the server's Terminate": {server.terminates.Load(), 1},
+			"FPDUs to the server":    {client.sent.Load(), server.received.Load()},
+			"FPDUs to the client":    {server.sent.Load(), client.received.Load()},
 		} {
 			if v[0] != v[1] {
 				t.Errorf("%s: %d, want %d", what, v[0], v[1])
@@ -113,8 +115,8 @@ func TestTotals(t *testing.T) {
 			t.Error("a startup without a peer")
 		}
 		got := d.Totals()
-		if got.Connections != 5 || got.EndedGracefully != 3 || got.EndedInError != 2 || got.PayloadReceived < 300 || got.Live != 0 ||
-			got.StartupsFailed != 1 || got.OctetsReceived < 300 || got.FPDUsReceived < 4 {
+		if got.Connections != 5 || got.EndedGracefully != 3 || got.EndedInError != 2 || got.PayloadReceived < 300 ||
+			got.Live != 0 || got.StartupsFailed != 1 || got.OctetsReceived < 300 || got.FPDUsReceived < 4 {
 			t.Errorf("%+v", got)
 		}
 		if n := got.Errors[iwarp.ErrorKind{Code: protocol.DDPTaggedInvalidSTag}]; n != 1 || len(got.Errors) != 2 {

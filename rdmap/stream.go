@@ -306,7 +306,7 @@ func (s *Stream) check(r *SendWR) (uint32, error) {
 		total = ImmediateDataLen
 	}
 	if (r.Op == OpFetchAdd || r.Op == OpCompareSwap) && r.Remote.TO%8 != 0 && !r.Remote.invalid() {
-		return 0, fmt.Errorf("%w: %v at TO 0x%016x: not a multiple of 8, as RFC 7306 section 5.1 wants the address to be",
+		return 0, fmt.Errorf("%w: %v at TO 0x%016x: not a multiple of 8 (RFC 7306 section 5.1)",
 			ErrInvalidRequest, r.Op, r.Remote.TO)
 	}
 	// As the peer judges it: what it would refuse should not cost the connection.

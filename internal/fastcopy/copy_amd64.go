@@ -1,5 +1,3 @@
-//go:build !race
-
 package fastcopy
 
 import "golang.org/x/sys/cpu"

@@ -1,5 +1,3 @@
-//go:build !race
-
 #include "textflag.h"
 
 // PREFETCHW DI+disp32, of which b0 and b1 are the low octets: Go's assembler has

@@ -7,13 +7,14 @@ package fastcopy
 // loop needs.
 const minWide = 512
 
-// Copy copies src to the start of dst, as the built-in copy does, and gives the
-// number of octets. The two must not overlap.
+// Copy copies src to the start of dst, as the built-in copy does, and returns
+// the number of octets. The two must not overlap.
 func Copy(dst, src []byte) int {
 	n := min(len(dst), len(src))
 	if !wide || n < minWide {
 		return copy(dst, src)
 	}
+	touch(dst[:n], src[:n])
 	copyWide(&dst[0], &src[0], n)
 	return n
 }

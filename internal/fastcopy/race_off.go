@@ -1,0 +1,5 @@
+//go:build !race
+
+package fastcopy
+
+func touch(_, _ []byte) {}

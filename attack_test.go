@@ -234,7 +234,7 @@ func TestAttackEndlessMessages(t *testing.T) {
 	inEachSetting(t, func(t *testing.T, s setting) {
 		v := s.connect(t, true)
 		for i := range uint32(12) {
-			v.p.Send(iwarptest.Untagged(3, false, 0, 0, 2, 10*i, make([]byte, 10)))
+			v.p.Send(iwarptest.Untagged(iwarptest.UntaggedHeader{Opcode: 3, MSN: 2, MO: 10 * i}, make([]byte, 10)))
 		}
 		v.p.WantTerminate("beyond the buffer", uint16(protocol.DDPUntaggedTooLong))
 		v.p.WantEOF("the end")

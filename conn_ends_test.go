@@ -25,10 +25,17 @@ import (
 // Shows: DDP-2.3-02, DDP-6.2.2-01, RDMAP-6.2.1-01
 func TestFINWithinAMessage(t *testing.T) {
 	for name, octets := range map[string][]byte{
-		"first segment of a Send":          iwarptest.FPDU(iwarptest.Untagged(3, false, 0, 0, 1, 0, []byte("abc"))),
-		"empty first segment of a Write":   iwarptest.FPDU(iwarptest.Tagged(0, false, 1, 0, nil)),
-		"first segment of a Read Request":  iwarptest.FPDU(iwarptest.Untagged(1, false, 0, 1, 1, 0, make([]byte, 14))),
-		"first segment of Immediate Data":  iwarptest.FPDU(iwarptest.Untagged(8, false, 0, 0, 1, 0, make([]byte, 4))),
+		"first segment of a Send": iwarptest.FPDU(iwarptest.Untagged(iwarptest.UntaggedHeader{Opcode: 3, MSN: 1},
+			[]byte("abc"))),
+		"empty first segment of a Write": iwarptest.FPDU(iwarptest.Tagged(0, false, 1, 0, nil)),
+		"first segment of a Read Request": iwarptest.FPDU(iwarptest.Untagged(iwarptest.UntaggedHeader{
+			Opcode: 1, QN: 1, MSN: 1,
+		},
+			make([]byte, 14))),
+		"first segment of Immediate Data": iwarptest.FPDU(iwarptest.Untagged(iwarptest.UntaggedHeader{
+			Opcode: 8, MSN: 1,
+		},
+			make([]byte, 4))),
 		"half of an FPDU":                  iwarptest.FPDU(iwarptest.Send(1, []byte("abc")))[:9],
 		"an FPDU without its last octet":   iwarptest.FPDU(iwarptest.Send(1, nil))[:23],
 		"half of an FPDU behind a message": append(iwarptest.FPDU(iwarptest.Send(1, []byte("abc"))), 0, 20),

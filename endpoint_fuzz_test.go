@@ -224,12 +224,15 @@ var deeds = [numDeeds]func(v *fuzzed){
 	func(v *fuzzed) { // in two segments
 		v.send++
 		a, b := v.s.octets(v.below(60)), v.s.octets(v.below(60))
-		v.frame(iwarptest.Untagged(3, false, 0, 0, v.send, 0, a))
-		v.frame(iwarptest.Untagged(3, true, 0, 0, v.send, uint32(len(a)), b))
+		v.frame(iwarptest.Untagged(iwarptest.UntaggedHeader{Opcode: 3, MSN: v.send}, a))
+		v.frame(iwarptest.Untagged(iwarptest.UntaggedHeader{Opcode: 3, Last: true, MSN: v.send, MO: uint32(len(a))}, b))
 	},
 	func(v *fuzzed) {
-		v.frame(iwarptest.Untagged(v.octet()&15, v.below(2) == 0, v.stag(), uint32(v.below(5)),
-			v.send+uint32(v.below(3)), uint32(v.octet()), v.s.octets(v.below(64))))
+		v.frame(iwarptest.Untagged(iwarptest.UntaggedHeader{
+			Opcode: v.octet() & 15, Last: v.below(2) == 0, Invalidate: v.stag(), QN: uint32(v.below(5)),
+			MSN: v.send + uint32(v.below(3)), MO: uint32(v.octet()),
+		},
+			v.s.octets(v.below(64))))
 	},
 	func(v *fuzzed) {
 		v.reads++

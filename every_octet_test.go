@@ -88,8 +88,8 @@ func endAt(t *testing.T, at int, server, reset, markers bool) (all int) {
 	whole := []int{0} // lengths of the stream at which a message ends
 	for _, segment := range [][]byte{
 		iwarptest.Write(stag, 0, []byte("one")),
-		iwarptest.Untagged(3, false, 0, 0, 1, 0, []byte("to")),
-		iwarptest.Untagged(3, true, 0, 0, 1, 2, []byte("gether")),
+		iwarptest.Untagged(iwarptest.UntaggedHeader{Opcode: 3, MSN: 1}, []byte("to")),
+		iwarptest.Untagged(iwarptest.UntaggedHeader{Opcode: 3, Last: true, MSN: 1, MO: 2}, []byte("gether")),
 		iwarptest.Tagged(0, false, stag, 8, []byte("two")), iwarptest.Tagged(0, true, stag, 11, nil),
 		iwarptest.ReadRequest(1, 7, 0, 3, stag, 0),
 		iwarptest.SendInvalidate(2, uint32(gone.STag()), []byte("bye")),

@@ -179,14 +179,16 @@ func TestStagedReceiveIsGone(t *testing.T) {
 		begin := func() (*iwarp.QP, *iwarptest.Peer) {
 			qp := must(pd.NewQP(&iwarp.QPConfig{SRQ: srq}))(t)
 			_, p := serverOfPeer(t, &iwarp.Config{QP: qp, Progress: progress})
-			p.Send(iwarptest.Untagged(3, false, 0, 0, 1, 0, make([]byte, half)), iwarptest.Write(0, 0, nil))
+			p.Send(iwarptest.Untagged(iwarptest.UntaggedHeader{Opcode: 3, MSN: 1}, make([]byte, half)),
+				iwarptest.Write(0, 0, nil))
 			waitReceived(t, qp.Conn(), 1)
 			return qp, p
 		}
 		_, other := begin() // has a receive, so that the next one has to wait for its own
 		qp, p := begin()
 		m.shorten(t, 0)
-		p.Send(iwarptest.Untagged(3, true, 0, 0, 1, half, make([]byte, half)))
+		p.Send(iwarptest.Untagged(iwarptest.UntaggedHeader{Opcode: 3, Last: true, MSN: 1, MO: half},
+			make([]byte, half)))
 		c := collect(t, qp.RecvCQ(), 1)[0]
 		m.wantMissing(t, "the receive", c.Err)
 		if c.ID != 2 || c.Status() != iwarp.StatusLocal {

@@ -32,7 +32,8 @@ func TestFloodOfEmptySegments(t *testing.T) {
 			return slicesOf(100, func() []byte { return iwarptest.Tagged(0, false, v.stag(), 1000, nil) })
 		}},
 		"parts of a Send": {segments: func(_ *victim, msn, _ *uint32) [][]byte {
-			return slicesOf(100, func() []byte { return iwarptest.Untagged(3, false, 0, 0, *msn, 0, nil) })
+			return slicesOf(100,
+				func() []byte { return iwarptest.Untagged(iwarptest.UntaggedHeader{Opcode: 3, MSN: *msn}, nil) })
 		}},
 		"Sends": {messages: 4, segments: func(_ *victim, msn, _ *uint32) [][]byte {
 			return slicesOf(4, func() []byte { *msn++; return iwarptest.Send(*msn-1, nil) })

@@ -51,7 +51,8 @@ func heldOf(t *testing.T, size, pieces int, whole bool, most int) {
 		for i := range pieces {
 			at, end := i*size/pieces, (i+1)*size/pieces
 			ends := i == pieces-1 && (whole || msn < last)
-			p.Send(iwarptest.Untagged(3, ends, 0, 0, msn, uint32(at), text[at:end]))
+			p.Send(iwarptest.Untagged(iwarptest.UntaggedHeader{Opcode: 3, Last: ends, MSN: msn, MO: uint32(at)},
+				text[at:end]))
 		}
 	}
 	p.Send(iwarptest.Write(0, 0, nil)) // when it has come, so has all before
@@ -70,7 +71,7 @@ func heldOf(t *testing.T, size, pieces int, whole bool, most int) {
 	if whole {
 		wantRecv(t, v, string(text))
 	} else {
-		p.Send(iwarptest.Untagged(3, true, 0, 0, last, uint32(size), nil))
+		p.Send(iwarptest.Untagged(iwarptest.UntaggedHeader{Opcode: 3, Last: true, MSN: last, MO: uint32(size)}, nil))
 		wantRecv(t, v, string(text))
 	}
 	if n, octets := v.Held(); n != 0 || octets != 0 {

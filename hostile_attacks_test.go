@@ -151,11 +151,16 @@ func attacks() []attack {
 		// QN, MSN, MO, buffers
 		{
 			name: "QN 4", code: protocol.DDPUntaggedQN,
-			segment: func(*victim) []byte { return iwarptest.Untagged(3, true, 0, 4, 1, 0, ee) },
+			segment: func(*victim) []byte {
+				return iwarptest.Untagged(iwarptest.UntaggedHeader{Opcode: 3, Last: true, QN: 4, MSN: 1},
+					ee)
+			},
 		},
 		{
 			name: "QN 2^32-1", code: protocol.DDPUntaggedQN,
-			segment: func(*victim) []byte { return iwarptest.Untagged(3, true, 0, 1<<32-1, 1, 0, ee) },
+			segment: func(*victim) []byte {
+				return iwarptest.Untagged(iwarptest.UntaggedHeader{Opcode: 3, Last: true, QN: 1<<32 - 1, MSN: 1}, ee)
+			},
 		},
 		{
 			name: "MSN 0", code: protocol.DDPUntaggedMSN,
@@ -171,14 +176,16 @@ func attacks() []attack {
 		},
 		{
 			name: "MO not 0", code: protocol.DDPUntaggedMO,
-			segment: func(*victim) []byte { return iwarptest.Untagged(3, true, 0, 0, 2, 4, ee) },
+			segment: func(*victim) []byte {
+				return iwarptest.Untagged(iwarptest.UntaggedHeader{Opcode: 3, Last: true, MSN: 2, MO: 4}, ee)
+			},
 		},
 		{
 			name: "MO with a gap", code: protocol.DDPUntaggedMO,
 			segments: func(v *victim) [][]byte {
 				return [][]byte{
-					iwarptest.Untagged(3, false, 0, 0, 2, 0, ee),
-					iwarptest.Untagged(3, true, 0, 0, 2, 11, ee),
+					iwarptest.Untagged(iwarptest.UntaggedHeader{Opcode: 3, MSN: 2}, ee),
+					iwarptest.Untagged(iwarptest.UntaggedHeader{Opcode: 3, Last: true, MSN: 2, MO: 11}, ee),
 				}
 			},
 		},
@@ -190,8 +197,8 @@ func attacks() []attack {
 			name: "Send longer than the buffer in its second segment", code: protocol.DDPUntaggedTooLong,
 			segments: func(v *victim) [][]byte {
 				return [][]byte{
-					iwarptest.Untagged(3, false, 0, 0, 2, 0, make([]byte, 100)),
-					iwarptest.Untagged(3, true, 0, 0, 2, 100, []byte{1}),
+					iwarptest.Untagged(iwarptest.UntaggedHeader{Opcode: 3, MSN: 2}, make([]byte, 100)),
+					iwarptest.Untagged(iwarptest.UntaggedHeader{Opcode: 3, Last: true, MSN: 2, MO: 100}, []byte{1}),
 				}
 			},
 		},
@@ -209,11 +216,17 @@ func attacks() []attack {
 		},
 		{
 			name: "Read Request of 27 octets", code: protocol.RDMAPOperationUnspecified,
-			segment: func(*victim) []byte { return iwarptest.Untagged(1, true, 0, 1, 1, 0, make([]byte, 27)) },
+			segment: func(*victim) []byte {
+				return iwarptest.Untagged(iwarptest.UntaggedHeader{Opcode: 1, Last: true, QN: 1, MSN: 1},
+					make([]byte, 27))
+			},
 		},
 		{
 			name: "Read Request of 29 octets", code: protocol.DDPUntaggedTooLong,
-			segment: func(*victim) []byte { return iwarptest.Untagged(1, true, 0, 1, 1, 0, make([]byte, 53)) },
+			segment: func(*victim) []byte {
+				return iwarptest.Untagged(iwarptest.UntaggedHeader{Opcode: 1, Last: true, QN: 1, MSN: 1},
+					make([]byte, 53))
+			},
 		},
 
 		// versions and opcodes
@@ -235,7 +248,9 @@ func attacks() []attack {
 		},
 		{
 			name: "opcode 12", code: protocol.RDMAPOpcode,
-			segment: func(*victim) []byte { return iwarptest.Untagged(12, true, 0, 0, 2, 0, ee) },
+			segment: func(*victim) []byte {
+				return iwarptest.Untagged(iwarptest.UntaggedHeader{Opcode: 12, Last: true, MSN: 2}, ee)
+			},
 		},
 		{
 			name: "opcode 15, tagged", code: protocol.RDMAPOpcode,
@@ -247,15 +262,21 @@ func attacks() []attack {
 		},
 		{
 			name: "Write as untagged", code: protocol.RDMAPOpcode,
-			segment: func(*victim) []byte { return iwarptest.Untagged(0, true, 0, 0, 2, 0, ee) },
+			segment: func(*victim) []byte {
+				return iwarptest.Untagged(iwarptest.UntaggedHeader{Opcode: 0, Last: true, MSN: 2}, ee)
+			},
 		},
 		{
 			name: "Read Request on QN 0", code: protocol.RDMAPOpcode,
-			segment: func(*victim) []byte { return iwarptest.Untagged(1, true, 0, 0, 2, 0, make([]byte, 28)) },
+			segment: func(*victim) []byte {
+				return iwarptest.Untagged(iwarptest.UntaggedHeader{Opcode: 1, Last: true, MSN: 2}, make([]byte, 28))
+			},
 		},
 		{
 			name: "Send on QN 1", code: protocol.RDMAPOpcode,
-			segment: func(*victim) []byte { return iwarptest.Untagged(3, true, 0, 1, 1, 0, ee) },
+			segment: func(*victim) []byte {
+				return iwarptest.Untagged(iwarptest.UntaggedHeader{Opcode: 3, Last: true, QN: 1, MSN: 1}, ee)
+			},
 		},
 		{
 			name: "Read Response that nobody asked for", code: protocol.DDPTaggedInvalidSTag,
@@ -267,7 +288,9 @@ func attacks() []attack {
 		},
 		{
 			name: "Immediate of 7 octets", code: protocol.RDMAPOperationUnspecified,
-			segment: func(*victim) []byte { return iwarptest.Untagged(8, true, 0, 0, 2, 0, make([]byte, 7)) },
+			segment: func(*victim) []byte {
+				return iwarptest.Untagged(iwarptest.UntaggedHeader{Opcode: 8, Last: true, MSN: 2}, make([]byte, 7))
+			},
 		},
 
 		// MPA
@@ -307,7 +330,9 @@ func attacks() []attack {
 		},
 		{
 			name: "a Terminate that cannot be read", code: protocol.RDMAPOperationUnspecified, silent: true,
-			segment: func(*victim) []byte { return iwarptest.Untagged(7, true, 0, 2, 1, 0, []byte{1}) },
+			segment: func(*victim) []byte {
+				return iwarptest.Untagged(iwarptest.UntaggedHeader{Opcode: 7, Last: true, QN: 2, MSN: 1}, []byte{1})
+			},
 		},
 	}
 }

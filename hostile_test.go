@@ -167,7 +167,11 @@ func TestHostileFirstFPDU(t *testing.T) {
 		{name: "DDP version 2", segment: control(iwarptest.Send(1, ee), 0, 0x42), code: protocol.DDPUntaggedVersion},
 		{name: "RDMAP version 0", segment: control(iwarptest.Send(1, ee), 1, 0x03), code: protocol.RDMAPVersion},
 		{name: "RDMAP version 2", segment: control(iwarptest.Send(1, ee), 1, 0x83), code: protocol.RDMAPVersion},
-		{name: "opcode 15", segment: iwarptest.Untagged(15, true, 0, 0, 1, 0, ee), code: protocol.RDMAPOpcode},
+		{
+			name:    "opcode 15",
+			segment: iwarptest.Untagged(iwarptest.UntaggedHeader{Opcode: 15, Last: true, MSN: 1}, ee),
+			code:    protocol.RDMAPOpcode,
+		},
 	} {
 		for _, server := range []bool{false, true} {
 			inEachSetting(t, func(t *testing.T, s setting) {
@@ -276,7 +280,10 @@ func TestHostileResponses(t *testing.T) {
 		},
 		{
 			name: "short Atomic Response", op: iwarp.OpFetchAdd, code: protocol.RDMAPOperationUnspecified,
-			answer: func(uint32) []byte { return iwarptest.Untagged(11, true, 0, 3, 1, 0, make([]byte, 11)) },
+			answer: func(uint32) []byte {
+				return iwarptest.Untagged(iwarptest.UntaggedHeader{Opcode: 11, Last: true, QN: 3, MSN: 1},
+					make([]byte, 11))
+			},
 		},
 		{
 			name: "Read Response for an atomic", op: iwarp.OpFetchAdd, code: protocol.DDPTaggedInvalidSTag,

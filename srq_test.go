@@ -214,7 +214,7 @@ func TestSRQWithoutReceives(t *testing.T) {
 		srq := must(pd.NewSRQ(nil))(t)
 		qp := must(pd.NewQP(&iwarp.QPConfig{SRQ: srq}))(t)
 		_, p := serverOfPeer(t, &iwarp.Config{QP: qp})
-		p.Send(iwarptest.Untagged(3, last, 0, 0, 1, 0, pattern(100)))
+		p.Send(iwarptest.Untagged(iwarptest.UntaggedHeader{Opcode: 3, Last: last, MSN: 1}, pattern(100)))
 		p.WantTerminate("no receive", uint16(protocol.DDPUntaggedNoBuffer))
 	}
 }
@@ -237,7 +237,10 @@ func TestSRQBegunMessages(t *testing.T) {
 		return qp, p
 	}
 	text := pattern(3000)
-	begin := func(p *iwarptest.Peer) { p.Send(iwarptest.Untagged(3, false, 0, 0, 1, 0, text[:1000])) }
+	begin := func(p *iwarptest.Peer) {
+		p.Send(iwarptest.Untagged(iwarptest.UntaggedHeader{Opcode: 3, MSN: 1},
+			text[:1000]))
+	}
 	var begun []*iwarptest.Peer
 	var qps []*iwarp.QP
 	for range peers {
@@ -254,7 +257,7 @@ func TestSRQBegunMessages(t *testing.T) {
 		t.Error("what has begun without a receive is not counted")
 	}
 	_, p := server()
-	p.Send(iwarptest.Untagged(8, false, 0, 0, 1, 0, []byte("imme")))
+	p.Send(iwarptest.Untagged(iwarptest.UntaggedHeader{Opcode: 8, MSN: 1}, []byte("imme")))
 	p.WantTerminate("Immediate Data that has begun", uint16(protocol.DDPUntaggedNoBuffer))
 	// Who sends whole messages, and who ends those that have begun, finds a receive.
 	_, p = server()
@@ -263,8 +266,8 @@ func TestSRQBegunMessages(t *testing.T) {
 		t.Errorf("completion %+v", c)
 	}
 	for i := peers - 1; i >= 0; i -= 8 { // with and without a receive
-		begun[i].Send(iwarptest.Untagged(3, false, 0, 0, 1, 1000, text[1000:2900]),
-			iwarptest.Untagged(3, true, 0, 0, 1, 2900, text[2900:]))
+		begun[i].Send(iwarptest.Untagged(iwarptest.UntaggedHeader{Opcode: 3, MSN: 1, MO: 1000}, text[1000:2900]),
+			iwarptest.Untagged(iwarptest.UntaggedHeader{Opcode: 3, Last: true, MSN: 1, MO: 2900}, text[2900:]))
 		c := collect(t, cq, 1)[0]
 		if c.Err != nil || c.QP != qps[i] || !bytes.Equal(bufs[c.ID][:c.Length], text) {
 			t.Errorf("peer %d: completion %+v", i, c)
@@ -277,7 +280,8 @@ func TestSRQBegunMessages(t *testing.T) {
 		begun[i].Send(segments...)
 		begun[i].WantTerminate("its message cannot be taken", uint16(code))
 	}
-	wantEnd(38, protocol.DDPUntaggedTooLong, iwarptest.Untagged(3, true, 0, 0, 1, 1000, make([]byte, 2001)))
+	wantEnd(38, protocol.DDPUntaggedTooLong,
+		iwarptest.Untagged(iwarptest.UntaggedHeader{Opcode: 3, Last: true, MSN: 1, MO: 1000}, make([]byte, 2001)))
 	for i := uint32(0); srq.Posted() > 0; i++ {
 		qp, p := server()
 		p.Send(iwarptest.Send(1, nil))
@@ -285,7 +289,8 @@ func TestSRQBegunMessages(t *testing.T) {
 			t.Fatalf("completion %+v", c)
 		}
 	}
-	wantEnd(37, protocol.DDPUntaggedNoBuffer, iwarptest.Untagged(3, true, 0, 0, 1, 1000, nil))
+	wantEnd(37, protocol.DDPUntaggedNoBuffer,
+		iwarptest.Untagged(iwarptest.UntaggedHeader{Opcode: 3, Last: true, MSN: 1, MO: 1000}, nil))
 	for _, qp := range qps {
 		check(t, "QP.Close", qp.Close())
 	}

@@ -24,12 +24,23 @@ func Tagged(opcode uint8, last bool, stag uint32, to uint64, payload []byte) []b
 	return append(b, payload...)
 }
 
-// Untagged returns a segment of an untagged message: DDP header of 18 octets with
-// the RDMAP opcode and the Invalidate STag in it, and payload
-// (https://www.rfc-editor.org/rfc/rfc5041#section-4.3).
-func Untagged(opcode uint8, last bool, invalidate, qn, msn, mo uint32, payload []byte) []byte {
-	b := []byte{lastBit(last) | ddpV1, rdmapV1 | opcode}
-	for _, v := range [...]uint32{invalidate, qn, msn, mo} {
+// UntaggedHeader is the header of a segment of an untagged message, without its
+// constants: DDP's (https://www.rfc-editor.org/rfc/rfc5041#section-4.3) with the RDMAP
+// opcode and the Invalidate STag in it.
+type UntaggedHeader struct {
+	Opcode     uint8 // of RDMAP, 0 to 15
+	Last       bool  // the L bit: the message ends with this segment
+	Invalidate uint32
+	QN         uint32
+	MSN        uint32
+	MO         uint32
+}
+
+// Untagged returns a segment of an untagged message, not cut: h, of 18 octets, and
+// payload.
+func Untagged(h UntaggedHeader, payload []byte) []byte {
+	b := []byte{lastBit(h.Last) | ddpV1, rdmapV1 | h.Opcode}
+	for _, v := range [...]uint32{h.Invalidate, h.QN, h.MSN, h.MO} {
 		b = binary.BigEndian.AppendUint32(b, v)
 	}
 	return append(b, payload...)
@@ -52,26 +63,31 @@ func ReadRequest(msn, sinkSTag uint32, sinkTO uint64, size, srcSTag uint32, srcT
 	b = binary.BigEndian.AppendUint32(b, size)
 	b = binary.BigEndian.AppendUint32(b, srcSTag)
 	b = binary.BigEndian.AppendUint64(b, srcTO)
-	return Untagged(1, true, 0, 1, msn, 0, b)
+	return Untagged(UntaggedHeader{Opcode: 1, Last: true, QN: 1, MSN: msn}, b)
 }
 
 // ReadResponse returns a whole RDMA Read Response.
 func ReadResponse(stag uint32, to uint64, data []byte) []byte { return Tagged(2, true, stag, to, data) }
 
 // Send returns a whole Send on QN 0.
-func Send(msn uint32, data []byte) []byte { return Untagged(3, true, 0, 0, msn, 0, data) }
+func Send(msn uint32, data []byte) []byte {
+	return Untagged(UntaggedHeader{Opcode: 3, Last: true, MSN: msn}, data)
+}
 
 // SendInvalidate returns a whole Send with Invalidate.
 func SendInvalidate(msn, stag uint32, data []byte) []byte {
-	return Untagged(4, true, stag, 0, msn, 0, data)
+	return Untagged(UntaggedHeader{Opcode: 4, Last: true, Invalidate: stag, MSN: msn}, data)
 }
 
 // SendSolicited returns a whole Send with Solicited Event.
-func SendSolicited(msn uint32, data []byte) []byte { return Untagged(5, true, 0, 0, msn, 0, data) }
+func SendSolicited(msn uint32, data []byte) []byte {
+	return Untagged(UntaggedHeader{Opcode: 5, Last: true, MSN: msn},
+		data)
+}
 
 // SendSolicitedInvalidate returns a whole Send with Solicited Event and Invalidate.
 func SendSolicitedInvalidate(msn, stag uint32, data []byte) []byte {
-	return Untagged(6, true, stag, 0, msn, 0, data)
+	return Untagged(UntaggedHeader{Opcode: 6, Last: true, Invalidate: stag, MSN: msn}, data)
 }
 
 // Terminate returns a Terminate, MSN 1 on QN 2. code is layer, error type and error
@@ -86,7 +102,7 @@ func SendSolicitedInvalidate(msn, stag uint32, data []byte) []byte {
 func Terminate(code uint16, offender []byte) []byte {
 	b := binary.BigEndian.AppendUint16(nil, code)
 	if len(offender) == 0 {
-		return Untagged(7, true, 0, 2, 1, 0, append(b, 0, 0))
+		return Untagged(UntaggedHeader{Opcode: 7, Last: true, QN: 2, MSN: 1}, append(b, 0, 0))
 	}
 	header := 18
 	if offender[0]&bitTagged != 0 {
@@ -101,16 +117,18 @@ func Terminate(code uint16, offender []byte) []byte {
 	}
 	b = append(b, bits, 0)
 	b = binary.BigEndian.AppendUint16(b, uint16(len(offender)))
-	return Untagged(7, true, 0, 2, 1, 0, append(b, offender[:end]...))
+	return Untagged(UntaggedHeader{Opcode: 7, Last: true, QN: 2, MSN: 1}, append(b, offender[:end]...))
 }
 
 // Immediate returns an Immediate Data message
 // (https://www.rfc-editor.org/rfc/rfc7306#section-6).
-func Immediate(msn uint32, data [8]byte) []byte { return Untagged(8, true, 0, 0, msn, 0, data[:]) }
+func Immediate(msn uint32, data [8]byte) []byte {
+	return Untagged(UntaggedHeader{Opcode: 8, Last: true, MSN: msn}, data[:])
+}
 
 // ImmediateSolicited returns an Immediate Data message with Solicited Event.
 func ImmediateSolicited(msn uint32, data [8]byte) []byte {
-	return Untagged(9, true, 0, 0, msn, 0, data[:])
+	return Untagged(UntaggedHeader{Opcode: 9, Last: true, MSN: msn}, data[:])
 }
 
 // AtomicRequest returns an Atomic Request on QN 1 with every field as given
@@ -122,7 +140,7 @@ func AtomicRequest(msn uint32, op uint8, id, stag uint32, to, data, mask, compar
 	for _, v := range [...]uint64{to, data, mask, compare, compareMask} {
 		b = binary.BigEndian.AppendUint64(b, v)
 	}
-	return Untagged(10, true, 0, 1, msn, 0, b)
+	return Untagged(UntaggedHeader{Opcode: 10, Last: true, QN: 1, MSN: msn}, b)
 }
 
 // FetchAdd returns the Atomic Request that adds data, in fields that end at the
@@ -141,7 +159,7 @@ func CmpSwap(msn, id, stag uint32, to, compare, swap uint64) []byte {
 func AtomicResponse(msn, id uint32, original uint64) []byte {
 	b := binary.BigEndian.AppendUint32(nil, id)
 	b = binary.BigEndian.AppendUint64(b, original)
-	return Untagged(11, true, 0, 3, msn, 0, b)
+	return Untagged(UntaggedHeader{Opcode: 11, Last: true, QN: 3, MSN: msn}, b)
 }
 
 // opcodeNames are for people who read a failed test.

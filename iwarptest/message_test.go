@@ -103,7 +103,7 @@ func TestBuilders(t *testing.T) {
 		},
 		{
 			name: "Untagged, not last", hex: "0143 00000000 00000000 00000001 000005ca 78",
-			got: iwarptest.Untagged(3, false, 0, 0, 1, 1482, []byte("x")),
+			got: iwarptest.Untagged(iwarptest.UntaggedHeader{Opcode: 3, MSN: 1, MO: 1482}, []byte("x")),
 		},
 		{
 			name: "Request", hex: "4d504120494420526571204672616d65 c0 01 0003 616263",

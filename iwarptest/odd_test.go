@@ -18,8 +18,13 @@ func odd() [][]byte {
 // Every builder takes any octets, and puts them behind its header.
 func TestBuildersTakeAnything(t *testing.T) {
 	for name, build := range map[string]func(b []byte) []byte{
-		"Tagged":                  func(b []byte) []byte { return iwarptest.Tagged(0xff, false, 1, 2, b) },
-		"Untagged":                func(b []byte) []byte { return iwarptest.Untagged(0xff, true, 1, 2, 3, 4, b) },
+		"Tagged": func(b []byte) []byte { return iwarptest.Tagged(0xff, false, 1, 2, b) },
+		"Untagged": func(b []byte) []byte {
+			return iwarptest.Untagged(iwarptest.UntaggedHeader{
+				Opcode: 0xff, Last: true, Invalidate: 1, QN: 2, MSN: 3, MO: 4,
+			},
+				b)
+		},
 		"Write":                   func(b []byte) []byte { return iwarptest.Write(1, 2, b) },
 		"ReadResponse":            func(b []byte) []byte { return iwarptest.ReadResponse(1, 2, b) },
 		"Send":                    func(b []byte) []byte { return iwarptest.Send(1, b) },

@@ -154,7 +154,7 @@ func (p *Peer) WantFrame(why string, want []byte) {
 func (p *Peer) WantTerminate(why string, code uint16) []byte {
 	p.t.Helper()
 	got := p.Frame(why)
-	head := Untagged(7, true, 0, 2, 1, 0, nil)
+	head := Untagged(UntaggedHeader{Opcode: 7, Last: true, QN: 2, MSN: 1}, nil)
 	if len(got) < len(head)+4 || !bytes.Equal(got[:len(head)], head) {
 		p.t.Fatalf("%s: got %s, want Terminate %04x", why, Describe(got), code)
 	}

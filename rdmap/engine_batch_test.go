@@ -31,7 +31,8 @@ func TestBatches(t *testing.T) {
 			then: func(e *end, stag uint32) { e.deliver(iwarptest.Write(stag, 8, []byte("last"))) },
 		},
 		{name: "the peer invalidates the region", then: func(e *end, stag uint32) {
-			e.deliver(iwarptest.Untagged(4, true, stag, 0, 1, 0, []byte("bye")))
+			e.deliver(iwarptest.Untagged(iwarptest.UntaggedHeader{Opcode: 4, Last: true, Invalidate: stag, MSN: 1},
+				[]byte("bye")))
 			e.wantError("a Write after it", part(stag, 0, "evil"), protocol.DDPTaggedInvalidSTag)
 		}},
 		{name: "the stream fails", then: func(e *end, stag uint32) {

@@ -224,7 +224,8 @@ func TestNotAnRTR(t *testing.T) {
 			want: `Send with SE ""`,
 		},
 		{name: "empty first segment", e: newEnd(t, withRTR, responder), segs: [][]byte{
-			iwarptest.Untagged(3, false, 0, 0, 1, 0, nil), iwarptest.Untagged(3, true, 0, 0, 1, 0, []byte("x")),
+			iwarptest.Untagged(iwarptest.UntaggedHeader{Opcode: 3, MSN: 1}, nil),
+			iwarptest.Untagged(iwarptest.UntaggedHeader{Opcode: 3, Last: true, MSN: 1}, []byte("x")),
 		}, want: `Send "x"`},
 	} {
 		c.e.postRecv(4)

@@ -115,16 +115,17 @@ func TestRefusedReceive(t *testing.T) {
 		},
 		{name: "too long, of several segments", segments: [][]byte{
 			iwarptest.Send(1, nil),
-			iwarptest.Untagged(3, false, 0, 0, 2, 0, make([]byte, 9)),
-			iwarptest.Untagged(3, true, 0, 0, 2, 9, make([]byte, 2)),
+			iwarptest.Untagged(iwarptest.UntaggedHeader{Opcode: 3, MSN: 2}, make([]byte, 9)),
+			iwarptest.Untagged(iwarptest.UntaggedHeader{Opcode: 3, Last: true, MSN: 2, MO: 9}, make([]byte, 2)),
 		}, code: protocol.DDPUntaggedTooLong, token: "[1]"},
 		{
 			name: "nothing to invalidate", segments: [][]byte{iwarptest.SendInvalidate(1, 99, nil)},
 			code: protocol.RDMAPCannotInvalidate, token: "[0]",
 		},
 		{
-			name: "short Immediate Data", segments: [][]byte{iwarptest.Untagged(8, true, 0, 0, 1, 0, nil)},
-			code: protocol.RDMAPOperationUnspecified, token: "[0]",
+			name:     "short Immediate Data",
+			segments: [][]byte{iwarptest.Untagged(iwarptest.UntaggedHeader{Opcode: 8, Last: true, MSN: 1}, nil)},
+			code:     protocol.RDMAPOperationUnspecified, token: "[0]",
 		},
 		{
 			name:     "no buffer",

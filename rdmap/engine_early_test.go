@@ -27,9 +27,11 @@ func TestEarlyIsPlacedAndNotDelivered(t *testing.T) {
 	mem := guarded(t, 8)
 	region := e.register(mem, allRights)
 	stag := uint32(region.STag())
-	first := iwarptest.Untagged(3, false, 0, 0, 1, 0, []byte("ab"))
+	first := iwarptest.Untagged(iwarptest.UntaggedHeader{Opcode: 3, MSN: 1}, []byte("ab"))
 	e.deliver(first)
-	last := iwarptest.Untagged(4, true, stag, 0, 1, 2, []byte("cd")) // invalidates
+	// invalidates
+	last := iwarptest.Untagged(iwarptest.UntaggedHeader{Opcode: 4, Last: true, Invalidate: stag, MSN: 1, MO: 2},
+		[]byte("cd"))
 	write := iwarptest.Write(stag, 2, []byte("data"))
 	e.early("a Write", 4, write)
 	if string(mem) != "\x00\x00data\x00\x00" {
@@ -106,7 +108,8 @@ func TestEarlyHostile(t *testing.T) {
 	const own, foreign, readOnly = 1, 2, 3
 	write := func(region uint32, to uint64, data string) []byte { return iwarptest.Write(region, to, []byte(data)) }
 	send := func(qn, msn, mo uint32, data string) []byte {
-		return iwarptest.Untagged(3, true, 0, qn, msn, mo, []byte(data))
+		return iwarptest.Untagged(iwarptest.UntaggedHeader{Opcode: 3, Last: true, QN: qn, MSN: msn, MO: mo},
+			[]byte(data))
 	}
 	clearBits := func(b []byte, at int, bits byte) []byte {
 		b[at] &^= bits
@@ -150,7 +153,7 @@ func TestEarlyHostile(t *testing.T) {
 			stags := map[uint32]*ddp.Region{
 				own: e.register(mem, allRights), foreign: other, readOnly: e.register(source, ddp.RemoteRead),
 			}
-			e.deliver(iwarptest.Untagged(3, false, 0, 0, 1, 0, []byte("ab")))
+			e.deliver(iwarptest.Untagged(iwarptest.UntaggedHeader{Opcode: 3, MSN: 1}, []byte("ab")))
 			seg := bytes.Clone(tt.seg)
 			if len(seg) > 6 && seg[0]&0x80 != 0 {
 				if r := stags[binary.BigEndian.Uint32(seg[2:])]; r != nil {

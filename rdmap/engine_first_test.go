@@ -117,7 +117,9 @@ func TestBadFirstSegment(t *testing.T) {
 		}{
 			{why: " in the other buffer model", seg: iwarptest.Tagged(uint8(op), true, 7, 0, []byte{1}), skip: tagged},
 			{
-				why: " on QN 1", seg: iwarptest.Untagged(uint8(op), true, 0, 1, 1, 0, []byte{1}),
+				why: " on QN 1",
+				seg: iwarptest.Untagged(iwarptest.UntaggedHeader{Opcode: uint8(op), Last: true, QN: 1, MSN: 1},
+					[]byte{1}),
 				skip: op == 1 || op == 10,
 			},
 		} {

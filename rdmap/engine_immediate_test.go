@@ -13,7 +13,7 @@ func TestImmediateLength(t *testing.T) {
 	for n := range 12 {
 		e := newEnd(t, responder)
 		e.postRecv(16)
-		seg := iwarptest.Untagged(8, true, 0, 0, 1, 0, octets(n))
+		seg := iwarptest.Untagged(iwarptest.UntaggedHeader{Opcode: 8, Last: true, MSN: 1}, octets(n))
 		switch {
 		case n == rdmap.ImmediateDataLen:
 			e.deliver(seg)
@@ -37,10 +37,10 @@ func TestImmediateTakesABuffer(t *testing.T) {
 	e.buffers[0] = nil // a buffer without memory is enough
 	e.deliver(
 		iwarptest.Immediate(1, [8]byte{7: 1}),
-		iwarptest.Untagged(3, false, 0, 0, 2, 0, []byte("ab")),
-		iwarptest.Untagged(3, true, 0, 0, 2, 2, []byte("cd")),
-		iwarptest.Untagged(9, false, 0, 0, 3, 0, make([]byte, 7)), // in two segments
-		iwarptest.Untagged(9, true, 0, 0, 3, 7, []byte{2}),
+		iwarptest.Untagged(iwarptest.UntaggedHeader{Opcode: 3, MSN: 2}, []byte("ab")),
+		iwarptest.Untagged(iwarptest.UntaggedHeader{Opcode: 3, Last: true, MSN: 2, MO: 2}, []byte("cd")),
+		iwarptest.Untagged(iwarptest.UntaggedHeader{Opcode: 9, MSN: 3}, make([]byte, 7)), // in two segments
+		iwarptest.Untagged(iwarptest.UntaggedHeader{Opcode: 9, Last: true, MSN: 3, MO: 7}, []byte{2}),
 	)
 	e.wantDelivered("in order with Sends", "Immediate Data 0000000000000001", `Send "abcd"`,
 		"Immediate Data with SE 0000000000000002")

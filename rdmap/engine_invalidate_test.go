@@ -17,12 +17,13 @@ func TestSendWithInvalidate(t *testing.T) {
 		mem := guarded(t, 4)
 		region := e.register(mem, allRights)
 		stag := uint32(region.STag())
-		e.deliver(iwarptest.Untagged(op, false, stag, 0, 1, 0, []byte("by")))
+		e.deliver(iwarptest.Untagged(iwarptest.UntaggedHeader{Opcode: op, Invalidate: stag, MSN: 1}, []byte("by")))
 		if !region.Valid() {
 			t.Error("invalidated at placement, before delivery")
 		}
 		e.deliver(iwarptest.Write(stag, 0, []byte("late")))
-		e.deliver(iwarptest.Untagged(op, true, stag, 0, 1, 2, []byte("e")))
+		e.deliver(iwarptest.Untagged(iwarptest.UntaggedHeader{Opcode: op, Last: true, Invalidate: stag, MSN: 1, MO: 2},
+			[]byte("e")))
 		if region.Valid() {
 			t.Error("not invalidated at delivery")
 		}
@@ -74,7 +75,10 @@ func TestCannotInvalidate(t *testing.T) {
 				if c.stag != nil {
 					stag = c.stag(stag)
 				}
-				seg := iwarptest.Untagged(op, true, uint32(stag), 0, 1, 0, []byte("bye"))
+				seg := iwarptest.Untagged(iwarptest.UntaggedHeader{
+					Opcode: op, Last: true, Invalidate: uint32(stag), MSN: 1,
+				},
+					[]byte("bye"))
 				e.wantError(c.name, seg, protocol.RDMAPCannotInvalidate)
 				if region != nil && !region.Valid() {
 					t.Error("the region was invalidated")

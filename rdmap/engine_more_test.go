@@ -47,7 +47,7 @@ func TestLaterSegmentsAreChecked(t *testing.T) {
 // Every opcode with its header short by one octet, and with nothing behind it.
 func TestHeaderLengths(t *testing.T) {
 	for op := range rdmap.Opcode(12) {
-		whole := iwarptest.Untagged(uint8(op), true, 0, op.QN(), 1, 0, nil)
+		whole := iwarptest.Untagged(iwarptest.UntaggedHeader{Opcode: uint8(op), Last: true, QN: op.QN(), MSN: 1}, nil)
 		if op.Tagged() {
 			whole = iwarptest.Tagged(uint8(op), true, 0, 0, nil)
 		}
@@ -62,7 +62,10 @@ func TestHeaderLengths(t *testing.T) {
 		e = newEnd(t, responder)
 		inv := e.register(make([]byte, 1), allRights)
 		if op.Invalidates() {
-			whole = iwarptest.Untagged(uint8(op), true, uint32(inv.STag()), 0, 1, 0, nil)
+			whole = iwarptest.Untagged(iwarptest.UntaggedHeader{
+				Opcode: uint8(op), Last: true, Invalidate: uint32(inv.STag()), MSN: 1,
+			},
+				nil)
 		}
 		e.postRecv(8)
 		got := e.receive(whole)
@@ -214,8 +217,9 @@ func TestSendQueueGrowsUnderWay(t *testing.T) {
 			continue
 		}
 		msn++
-		e.wantSegment("a Send", iwarptest.Untagged(3, false, 0, 0, msn, 0, want(i)[:82]))
-		e.wantSegment("a Send", iwarptest.Untagged(3, true, 0, 0, msn, 82, want(i)[82:]))
+		e.wantSegment("a Send", iwarptest.Untagged(iwarptest.UntaggedHeader{Opcode: 3, MSN: msn}, want(i)[:82]))
+		e.wantSegment("a Send",
+			iwarptest.Untagged(iwarptest.UntaggedHeader{Opcode: 3, Last: true, MSN: msn, MO: 82}, want(i)[82:]))
 	}
 	if len(e.done) != 100 {
 		t.Errorf("%d completions", len(e.done))

@@ -199,7 +199,7 @@ func TestWriteErrors(t *testing.T) {
 // buffer handed up as filled that was not.
 func TestOpcodeChangesWithinMessage(t *testing.T) {
 	imm := func(last bool, op uint8, mo uint32, p string) []byte {
-		return iwarptest.Untagged(op, last, 0, 0, 1, mo, []byte(p))
+		return iwarptest.Untagged(iwarptest.UntaggedHeader{Opcode: op, Last: last, MSN: 1, MO: mo}, []byte(p))
 	}
 	for _, c := range []struct{ name, first, last string }{
 		{name: "begins as Immediate Data", first: "8", last: "3"}, {name: "begins as a Send", first: "3", last: "8"},

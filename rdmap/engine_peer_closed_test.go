@@ -19,17 +19,41 @@ func TestPeerClosedWithinAMessage(t *testing.T) {
 		name    string
 		segment []byte
 	}{
-		{name: "Send", segment: iwarptest.Untagged(3, false, 0, 0, 1, 0, []byte("abc"))},
-		{name: "empty first segment of a Send", segment: iwarptest.Untagged(3, false, 0, 0, 1, 0, nil)},
-		{name: "Send with Invalidate", segment: iwarptest.Untagged(4, false, 7, 0, 1, 0, []byte("abc"))},
-		{name: "Send with SE", segment: iwarptest.Untagged(5, false, 0, 0, 1, 0, []byte("abc"))},
-		{name: "Send with SE and Invalidate", segment: iwarptest.Untagged(6, false, 7, 0, 1, 0, []byte("abc"))},
-		{name: "Immediate Data", segment: iwarptest.Untagged(8, false, 0, 0, 1, 0, make([]byte, 4))},
-		{name: "Immediate Data with SE", segment: iwarptest.Untagged(9, false, 0, 0, 1, 0, make([]byte, 4))},
+		{name: "Send", segment: iwarptest.Untagged(iwarptest.UntaggedHeader{Opcode: 3, MSN: 1}, []byte("abc"))},
+		{
+			name:    "empty first segment of a Send",
+			segment: iwarptest.Untagged(iwarptest.UntaggedHeader{Opcode: 3, MSN: 1}, nil),
+		},
+		{
+			name:    "Send with Invalidate",
+			segment: iwarptest.Untagged(iwarptest.UntaggedHeader{Opcode: 4, Invalidate: 7, MSN: 1}, []byte("abc")),
+		},
+		{name: "Send with SE", segment: iwarptest.Untagged(iwarptest.UntaggedHeader{Opcode: 5, MSN: 1}, []byte("abc"))},
+		{
+			name:    "Send with SE and Invalidate",
+			segment: iwarptest.Untagged(iwarptest.UntaggedHeader{Opcode: 6, Invalidate: 7, MSN: 1}, []byte("abc")),
+		},
+		{
+			name:    "Immediate Data",
+			segment: iwarptest.Untagged(iwarptest.UntaggedHeader{Opcode: 8, MSN: 1}, make([]byte, 4)),
+		},
+		{
+			name:    "Immediate Data with SE",
+			segment: iwarptest.Untagged(iwarptest.UntaggedHeader{Opcode: 9, MSN: 1}, make([]byte, 4)),
+		},
 		{name: "Write", segment: iwarptest.Tagged(0, false, 7, 0, nil)},
-		{name: "Read Request", segment: iwarptest.Untagged(1, false, 0, 1, 1, 0, make([]byte, 14))},
-		{name: "Atomic Request", segment: iwarptest.Untagged(10, false, 0, 1, 1, 0, make([]byte, 14))},
-		{name: "Terminate", segment: iwarptest.Untagged(7, false, 0, 2, 1, 0, make([]byte, 2))},
+		{
+			name:    "Read Request",
+			segment: iwarptest.Untagged(iwarptest.UntaggedHeader{Opcode: 1, QN: 1, MSN: 1}, make([]byte, 14)),
+		},
+		{
+			name:    "Atomic Request",
+			segment: iwarptest.Untagged(iwarptest.UntaggedHeader{Opcode: 10, QN: 1, MSN: 1}, make([]byte, 14)),
+		},
+		{
+			name:    "Terminate",
+			segment: iwarptest.Untagged(iwarptest.UntaggedHeader{Opcode: 7, QN: 2, MSN: 1}, make([]byte, 2)),
+		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			for role, initiator := range map[string]bool{"initiator": true, "responder": false} {
@@ -66,7 +90,9 @@ func TestPeerClosedBetweenMessages(t *testing.T) {
 	e := newEnd(t)
 	e.postRecv(8, 8)
 	e.deliver(
-		iwarptest.Untagged(3, false, 0, 0, 1, 0, []byte("ab")), iwarptest.Untagged(3, true, 0, 0, 1, 2, []byte("cd")),
+		iwarptest.Untagged(iwarptest.UntaggedHeader{Opcode: 3, MSN: 1},
+			[]byte("ab")), iwarptest.Untagged(iwarptest.UntaggedHeader{Opcode: 3, Last: true, MSN: 1, MO: 2},
+			[]byte("cd")),
 		iwarptest.Tagged(0, false, 7, 0, nil), iwarptest.Tagged(0, true, 7, 0, nil),
 		iwarptest.ReadRequest(1, 7, 0, 0, 0, 0),
 	)

@@ -20,8 +20,8 @@ func TestUnorderedDelivery(t *testing.T) {
 	segs := [][]byte{
 		iwarptest.Write(uint32(region.STag()), 0, []byte("data")),
 		iwarptest.Immediate(1, [8]byte{7: 1}),
-		iwarptest.Untagged(3, false, 0, 0, 2, 0, []byte("ab")),
-		iwarptest.Untagged(3, true, 0, 0, 2, 2, []byte("c")),
+		iwarptest.Untagged(iwarptest.UntaggedHeader{Opcode: 3, MSN: 2}, []byte("ab")),
+		iwarptest.Untagged(iwarptest.UntaggedHeader{Opcode: 3, Last: true, MSN: 2, MO: 2}, []byte("c")),
 		iwarptest.Immediate(3, [8]byte{7: 2}),
 		iwarptest.SendInvalidate(4, uint32(inv.STag()), []byte("bye")),
 	}

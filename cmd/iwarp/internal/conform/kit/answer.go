@@ -106,7 +106,7 @@ func list(answers []Answer) string {
 // what is against the rules in it.
 func terminateOutcome(segment []byte) (o outcome, wrong string) {
 	o = outcome{kind: terminates}
-	want := iwarptest.Untagged(7, true, 0, 2, 1, 0, nil)
+	want := iwarptest.Untagged(iwarptest.UntaggedHeader{Opcode: 7, Last: true, QN: 2, MSN: 1}, nil)
 	if len(segment) < len(want)+4 {
 		return o,
 			fmt.Sprintf("the Terminate has %d octets after its DDP header: 4 at least are due (RFC 5040 section 4.8)",

@@ -363,8 +363,10 @@ func invalidateCases() []*Case {
 			s.target()
 			v := s.region(advert.Victim)
 			m := s.msn(0)
-			s.send(iwarptest.Untagged(4, false, v.STag, 0, m, 0, []byte("E")), iwarptest.Write(v.STag, v.TO, []byte{1}),
-				iwarptest.Untagged(4, true, v.STag, 0, m, 1, []byte("x")))
+			s.send(iwarptest.Untagged(iwarptest.UntaggedHeader{Opcode: 4, Invalidate: v.STag, MSN: m}, []byte("E")),
+				iwarptest.Write(v.STag, v.TO, []byte{1}),
+				iwarptest.Untagged(iwarptest.UntaggedHeader{Opcode: 4, Last: true, Invalidate: v.STag, MSN: m, MO: 1},
+					[]byte("x")))
 			s.echoed(s.answer('E'), false, v.STag, []byte("x"))
 			s.bye()
 		},

@@ -54,7 +54,10 @@ func terminateCases() []*Case {
 			func(*session) []byte { return iwarptest.Terminate(c, nil) })
 	}
 	raw := func(b ...byte) func(*session) []byte {
-		return func(*session) []byte { return iwarptest.Untagged(7, true, 0, 2, 1, 0, b) }
+		return func(*session) []byte {
+			return iwarptest.Untagged(iwarptest.UntaggedHeader{Opcode: 7, Last: true, QN: 2, MSN: 1},
+				b)
+		}
 	}
 	for n := range 4 {
 		add(fmt.Sprintf("length-%d", n), "RDMAP-4.8-01", fmt.Sprintf("a Terminate of %d octets, of 4 at least", n),
@@ -84,7 +87,8 @@ func terminateCases() []*Case {
 			Legal: legal(end("RFC 5040 section 5.4"), terminate("RFC 5041 section 7.1", 0x1203, 0x1202)),
 			run: func(s *session) {
 				s.open()
-				s.send(iwarptest.Untagged(7, true, 0, 2, msn, 0, []byte{0x12, 0x03, 0, 0}))
+				s.send(iwarptest.Untagged(iwarptest.UntaggedHeader{Opcode: 7, Last: true, QN: 2, MSN: msn},
+					[]byte{0x12, 0x03, 0, 0}))
 				s.p.CloseWrite()
 				s.judgeEnd(s.timeout())
 			},
@@ -92,7 +96,8 @@ func terminateCases() []*Case {
 	}
 	add("two", "RDMAP-5.4-07 RDMAP-5.4-03", "two Terminates", Hostile, func(s *session) []byte {
 		s.send(iwarptest.Terminate(0x1203, nil))
-		return iwarptest.Untagged(7, true, 0, 2, 2, 0, []byte{0x12, 0x03, 0, 0})
+		return iwarptest.Untagged(iwarptest.UntaggedHeader{Opcode: 7, Last: true, QN: 2, MSN: 2},
+			[]byte{0x12, 0x03, 0, 0})
 	})
 	add("then-write", "RDMAP-5.4-07", "a Terminate, then an empty Write", Hostile, func(s *session) []byte {
 		s.send(iwarptest.Terminate(0x1203, nil))

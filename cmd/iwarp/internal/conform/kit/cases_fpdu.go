@@ -59,28 +59,32 @@ func lengthCases() []*Case {
 		body(fmt.Sprintf("read-request-%02d-of-28", n), "RDMAP-4.4-01 R21",
 			fmt.Sprintf("a Read Request with %d octets", n),
 			func(s *session) []byte {
-				return iwarptest.Untagged(1, true, 0, 1, s.msn(1), 0, make([]byte, n))
+				return iwarptest.Untagged(iwarptest.UntaggedHeader{Opcode: 1, Last: true, QN: 1, MSN: s.msn(1)},
+					make([]byte, n))
 			}, wrong, bye)
 	}
 	for _, n := range []int{0, 28, 51, 53} {
 		body(fmt.Sprintf("atomic-request-%02d-of-52", n), "EXT-5.2.1-01 R21",
 			fmt.Sprintf("an Atomic Request with %d octets", n),
 			func(s *session) []byte {
-				return iwarptest.Untagged(10, true, 0, 1, s.msn(1), 0, make([]byte, n))
+				return iwarptest.Untagged(iwarptest.UntaggedHeader{Opcode: 10, Last: true, QN: 1, MSN: s.msn(1)},
+					make([]byte, n))
 			}, wrong, none, bye)
 	}
 	for _, n := range []int{0, 7, 9} {
 		body(fmt.Sprintf("immediate-%02d-of-08", n), "EXT-6.3-06 EXT-6.3-07 R21 R43",
 			fmt.Sprintf("Immediate Data with %d octets", n),
 			func(s *session) []byte {
-				return iwarptest.Untagged(8, true, 0, 0, s.msn(0), 0, make([]byte, n))
+				return iwarptest.Untagged(iwarptest.UntaggedHeader{Opcode: 8, Last: true, MSN: s.msn(0)},
+					make([]byte, n))
 			}, wrong, none, bye)
 	}
 	for _, n := range []int{0, 11, 12, 13} {
 		body(fmt.Sprintf("atomic-response-%02d-stray", n), "EXT-5.2.2-01 EXT-5.2.2-06 R21",
 			fmt.Sprintf("an Atomic Response with %d octets that nobody asked for", n),
 			func(*session) []byte {
-				return iwarptest.Untagged(11, true, 0, 3, 1, 0, make([]byte, n))
+				return iwarptest.Untagged(iwarptest.UntaggedHeader{Opcode: 11, Last: true, QN: 3, MSN: 1},
+					make([]byte, n))
 			}, wrong, none, bye,
 			terminate("RFC 5041 section 7.1: no buffer", 0x1202, 0x1203))
 	}

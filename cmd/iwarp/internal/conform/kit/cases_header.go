@@ -94,7 +94,10 @@ func versionCases() []*Case {
 		rule:  "The Invalidate STag of a Send without Invalidate is ignored",
 		sends: "a Send whose Invalidate STag is that of a region", legal: legal(carryOn("RFC 5040 section 4.1")),
 		segments: one(func(s *session) []byte {
-			return iwarptest.Untagged(3, true, s.region(advert.Victim).STag, 0, s.msn(0), 0, []byte("E"))
+			return iwarptest.Untagged(iwarptest.UntaggedHeader{
+				Opcode: 3, Last: true, Invalidate: s.region(advert.Victim).STag, MSN: s.msn(0),
+			},
+				[]byte("E"))
 		}),
 		then: func(s *session) {
 			s.echoed(s.answer('E'), false, 0, nil)
@@ -113,7 +116,9 @@ func versionCases() []*Case {
 		}
 	}
 	all = append(all, firstCase("version/first-opcode-15", "opcode 15 as the first FPDU",
-		func(s *session) []byte { return iwarptest.Untagged(15, true, 0, 0, s.msn(0), 0, nil) }, 0x0206, 0x1202))
+		func(s *session) []byte {
+			return iwarptest.Untagged(iwarptest.UntaggedHeader{Opcode: 15, Last: true, MSN: s.msn(0)}, nil)
+		}, 0x0206, 0x1202))
 	return all
 }
 
@@ -180,9 +185,11 @@ func opcodeCases() []*Case {
 		all = append(all, segmentCase{
 			id: fmt.Sprintf("opcode/%02d-untagged", op), ids: "RDMAP-4.1-05 RDMAP-7.2-02 EXT-4.1-01 IANA-3.4-01 R23",
 			level: Crasher, rule: "An opcode that is not assigned is an error",
-			sends:    fmt.Sprintf("an untagged message with opcode %d", op),
-			segments: one(func(s *session) []byte { return iwarptest.Untagged(op, true, 0, 0, s.msn(0), 0, nil) }),
-			legal:    legal(unexpected, noBuffer),
+			sends: fmt.Sprintf("an untagged message with opcode %d", op),
+			segments: one(func(s *session) []byte {
+				return iwarptest.Untagged(iwarptest.UntaggedHeader{Opcode: op, Last: true, MSN: s.msn(0)}, nil)
+			}),
+			legal: legal(unexpected, noBuffer),
 		}.build())
 	}
 	for op := uint8(1); op < 16; op++ {
@@ -218,7 +225,7 @@ func opcodeCases() []*Case {
 				rule:  "Writes and Read Responses are tagged",
 				sends: fmt.Sprintf("an untagged message with opcode %d on queue %d", op, qn),
 				segments: one(func(s *session) []byte {
-					return iwarptest.Untagged(op, true, 0, qn, s.next[qn], 0,
+					return iwarptest.Untagged(iwarptest.UntaggedHeader{Opcode: op, Last: true, QN: qn, MSN: s.next[qn]},
 						nil)
 				}),
 				legal: legal(unexpected, noBuffer,
@@ -254,7 +261,8 @@ func queueMismatches() []*Case {
 				sends: fmt.Sprintf("opcode %d on queue %d", op, qn), legal: answers,
 				segments: one(func(s *session) []byte {
 					msn := s.next[qn]
-					return iwarptest.Untagged(op, true, 0, qn, msn, 0, body(op))
+					return iwarptest.Untagged(iwarptest.UntaggedHeader{Opcode: op, Last: true, QN: qn, MSN: msn},
+						body(op))
 				}),
 			}.build())
 		}
@@ -272,7 +280,7 @@ func queueCases() []*Case {
 				rule:  "The queue must exist",
 				sends: fmt.Sprintf("a Send of %d octets on queue %d", n, qn),
 				segments: one(func(*session) []byte {
-					return iwarptest.Untagged(3, true, 0, qn, 1, 0,
+					return iwarptest.Untagged(iwarptest.UntaggedHeader{Opcode: 3, Last: true, QN: qn, MSN: 1},
 						make([]byte, n))
 				}),
 				legal: legal(terminate("RFC 5041 section 7.1", 0x1201), terminate("RFC 5040 section 7.2", 0x0206)),
@@ -343,41 +351,55 @@ func orderCases() []*Case {
 			fmt.Sprintf("a Send of one segment with MO %d", v),
 			func(_ *session, m uint32) [][]byte {
 				return [][]byte{
-					iwarptest.Untagged(3, true, 0, 0, m, v, ten),
+					iwarptest.Untagged(iwarptest.UntaggedHeader{Opcode: 3, Last: true, MSN: m, MO: v}, ten),
 				}
 			}, mo, unseen)
 	}
 	for _, v := range []uint32{4096, 1 << 31, 1<<32 - 1} {
 		add(fmt.Sprintf("mo-%d-beyond", v), "DDP-7.1-04 DDP-7.1-05 DDP-8.3.1-03", "MO lies within the buffer",
 			fmt.Sprintf("a Send of one segment with MO %d", v),
-			func(_ *session, m uint32) [][]byte { return [][]byte{iwarptest.Untagged(3, true, 0, 0, m, v, ten)} }, mo)
+			func(_ *session, m uint32) [][]byte {
+				return [][]byte{iwarptest.Untagged(iwarptest.UntaggedHeader{Opcode: 3, Last: true, MSN: m, MO: v}, ten)}
+			}, mo)
 	}
 	add("mo-gap", "DDP-5.2-05 DDP-7.1-04", "The segments of a message follow each other",
 		"a Send of two segments with a gap",
 		func(_ *session, m uint32) [][]byte {
 			return [][]byte{
-				iwarptest.Untagged(3, false, 0, 0, m, 0, ten), iwarptest.Untagged(3, true, 0, 0, m, 11, ten),
+				iwarptest.Untagged(iwarptest.UntaggedHeader{Opcode: 3, MSN: m}, ten),
+				iwarptest.Untagged(iwarptest.UntaggedHeader{Opcode: 3, Last: true, MSN: m, MO: 11}, ten),
 			}
 		}, mo, unseen)
 	add("mo-overlap", "DDP-5.2-05 DDP-7.1-04", "The segments of a message follow each other",
 		"a Send of two segments that overlap",
 		func(_ *session, m uint32) [][]byte {
-			return [][]byte{iwarptest.Untagged(3, false, 0, 0, m, 0, ten), iwarptest.Untagged(3, true, 0, 0, m, 9, ten)}
+			return [][]byte{
+				iwarptest.Untagged(iwarptest.UntaggedHeader{Opcode: 3, MSN: m}, ten),
+				iwarptest.Untagged(iwarptest.UntaggedHeader{Opcode: 3, Last: true, MSN: m, MO: 9}, ten),
+			}
 		}, mo, unseen)
 	add("mo-again", "DDP-5.2-05 DDP-7.1-04", "The segments of a message follow each other",
 		"a Send of two segments, both with MO 0",
 		func(_ *session, m uint32) [][]byte {
-			return [][]byte{iwarptest.Untagged(3, false, 0, 0, m, 0, ten), iwarptest.Untagged(3, true, 0, 0, m, 0, ten)}
+			return [][]byte{
+				iwarptest.Untagged(iwarptest.UntaggedHeader{Opcode: 3, MSN: m}, ten),
+				iwarptest.Untagged(iwarptest.UntaggedHeader{Opcode: 3, Last: true, MSN: m}, ten),
+			}
 		}, mo, unseen)
 	add("last-missing", "DDP-4.1-03 DDP-7.1-06", "A message ends with L=1 before the next one begins",
 		"a Send without L, then the next Send",
 		func(s *session, m uint32) [][]byte {
-			return [][]byte{iwarptest.Untagged(3, false, 0, 0, m, 0, ten), iwarptest.Send(s.msn(0), ten)}
+			return [][]byte{
+				iwarptest.Untagged(iwarptest.UntaggedHeader{Opcode: 3, MSN: m}, ten), iwarptest.Send(s.msn(0), ten),
+			}
 		}, terminate("RFC 5041 section 7.1", 0x1203, 0x1202), carryOn("RFC 5041 section 5.3, where out of order "+
 			"placement is done over any LLP"))
 	add("after-last", "DDP-4.1-03 DDP-7.1-06", "After L=1 the message is over", "a Send, and one more segment of it",
 		func(_ *session, m uint32) [][]byte {
-			return [][]byte{iwarptest.Untagged(3, true, 0, 0, m, 0, ten), iwarptest.Untagged(3, true, 0, 0, m, 10, ten)}
+			return [][]byte{
+				iwarptest.Untagged(iwarptest.UntaggedHeader{Opcode: 3, Last: true, MSN: m}, ten),
+				iwarptest.Untagged(iwarptest.UntaggedHeader{Opcode: 3, Last: true, MSN: m, MO: 10}, ten),
+			}
 		}, terminate("RFC 5041 section 7.1", 0x1203, 0x1202, 0x1204))
 	good := func(id, ids, rule string, run func(s *session)) {
 		all = append(all, &Case{
@@ -397,7 +419,9 @@ func orderCases() []*Case {
 				m := s.msn(0)
 				for at := 0; at < len(data); at += parts {
 					end := min(at+parts, len(data))
-					if err := s.p.TrySend(iwarptest.Untagged(3, end == len(data), 0, 0, m, uint32(at),
+					if err := s.p.TrySend(iwarptest.Untagged(iwarptest.UntaggedHeader{
+						Opcode: 3, Last: end == len(data), MSN: m, MO: uint32(at),
+					},
 						data[at:end])); err != nil {
 						break
 					}
@@ -408,13 +432,15 @@ func orderCases() []*Case {
 	good("write-between-segments", "DDP-5.3-02 RDMAP-5.5-01",
 		"Tagged segments may come between those of an untagged message", func(s *session) {
 			m := s.msn(0)
-			s.send(iwarptest.Untagged(3, false, 0, 0, m, 0, []byte("Eab")), iwarptest.Write(0, 0, nil),
-				iwarptest.Untagged(3, true, 0, 0, m, 3, []byte("cd")))
+			s.send(iwarptest.Untagged(iwarptest.UntaggedHeader{Opcode: 3, MSN: m}, []byte("Eab")),
+				iwarptest.Write(0, 0, nil),
+				iwarptest.Untagged(iwarptest.UntaggedHeader{Opcode: 3, Last: true, MSN: m, MO: 3}, []byte("cd")))
 			s.echoed(s.answer('E'), false, 0, []byte("abcd"))
 		})
 	good("empty-last-segment", "DDP-5.2-04 DDP-5.4-02", "The last segment of a message may be empty", func(s *session) {
 		m := s.msn(0)
-		s.send(iwarptest.Untagged(3, false, 0, 0, m, 0, []byte("Eab")), iwarptest.Untagged(3, true, 0, 0, m, 3, nil))
+		s.send(iwarptest.Untagged(iwarptest.UntaggedHeader{Opcode: 3, MSN: m}, []byte("Eab")),
+			iwarptest.Untagged(iwarptest.UntaggedHeader{Opcode: 3, Last: true, MSN: m, MO: 3}, nil))
 		s.echoed(s.answer('E'), false, 0, []byte("ab"))
 	})
 	good("tagged-segments", "DDP-5.2-06 DDP-4.2-08", "A Write may be cut at any octet", func(s *session) {
@@ -511,8 +537,11 @@ func sendCases() []*Case {
 		func(s *session) [][]byte {
 			m := s.msn(0)
 			return [][]byte{
-				iwarptest.Untagged(3, false, 0, 0, m, 0, make([]byte, s.advert.RecvSize)),
-				iwarptest.Untagged(3, true, 0, 0, m, uint32(s.advert.RecvSize), []byte{1}),
+				iwarptest.Untagged(iwarptest.UntaggedHeader{Opcode: 3, MSN: m}, make([]byte, s.advert.RecvSize)),
+				iwarptest.Untagged(iwarptest.UntaggedHeader{
+					Opcode: 3, Last: true, MSN: m, MO: uint32(s.advert.RecvSize),
+				},
+					[]byte{1}),
 			}
 		}, long, terminate("RFC 5041 section 7.1: MO at the buffer's end", 0x1204))
 	bad("no-buffer", "DDP-7.1-02 R40 RDMAP-5.3-03 RDMAP-5.3-04",

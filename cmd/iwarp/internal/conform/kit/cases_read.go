@@ -419,7 +419,7 @@ func responseCases() []*Case {
 		stray, terminate("RFC 5041 section 7.1", 0x1201))
 	bad("untagged", "RDMAP-5.2.2-01 RDMAP-4.1-04", "A Read Response is tagged", "an untagged Read Response",
 		func(s *session, _ uint32, _ uint64) [][]byte {
-			return [][]byte{iwarptest.Untagged(2, true, 0, 0, s.next[0], 0, data)}
+			return [][]byte{iwarptest.Untagged(iwarptest.UntaggedHeader{Opcode: 2, Last: true, MSN: s.next[0]}, data)}
 		}, terminate("RFC 5040 section 7.2", 0x0206), stray, terminate("RFC 5041 section 7.1", 0x1205))
 	for _, how := range []string{"fin", "reset"} {
 		all = append(all, readEnds(how, 0, data), readEnds(how, 20, data))
@@ -505,9 +505,14 @@ func atomicResponses() []*Case {
 		func(_ *session, id uint32) []byte { return iwarptest.AtomicResponse(1, id+1, 0) }, wrong,
 		carryOn("RFC 7306 section 5: the requester finds its request by MSN"))
 	add("short", "EXT-5.2.2-01 EXT-5.2.2-06", "An Atomic Response has 12 octets", Crasher,
-		func(*session, uint32) []byte { return iwarptest.Untagged(11, true, 0, 3, 1, 0, make([]byte, 11)) }, wrong)
+		func(*session, uint32) []byte {
+			return iwarptest.Untagged(iwarptest.UntaggedHeader{Opcode: 11, Last: true, QN: 3, MSN: 1},
+				make([]byte, 11))
+		}, wrong)
 	add("long", "EXT-5.2.2-01 EXT-5.2.2-06", "An Atomic Response has 12 octets", Crasher,
-		func(*session, uint32) []byte { return iwarptest.Untagged(11, true, 0, 3, 1, 0, make([]byte, 13)) }, wrong)
+		func(*session, uint32) []byte {
+			return iwarptest.Untagged(iwarptest.UntaggedHeader{Opcode: 11, Last: true, QN: 3, MSN: 1}, make([]byte, 13))
+		}, wrong)
 	add("msn-2", "EXT-5-05 DDP-7.1-06", "MSNs of queue 3 count up from 1", Crasher,
 		func(_ *session, id uint32) []byte { return iwarptest.AtomicResponse(2, id, 0) }, wrong,
 		terminate("RFC 5041 section 7.1", 0x1203))

@@ -272,7 +272,10 @@ func (s *session) deliver(m *message) (*outcome, string) {
 	}
 	switch m.op {
 	case 7:
-		o, wrong := terminateOutcome(iwarptest.Untagged(7, true, 0, 2, m.msn, 0, m.data))
+		o, wrong := terminateOutcome(iwarptest.Untagged(iwarptest.UntaggedHeader{
+			Opcode: 7, Last: true, QN: 2, MSN: m.msn,
+		},
+			m.data))
 		return &o, wrong
 	case 1:
 		if binary.BigEndian.Uint32(m.data[12:]) == 0 && !s.manual {

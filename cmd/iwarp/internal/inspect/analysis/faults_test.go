@@ -56,7 +56,11 @@ func busy(req, rep byte, peerToPeer, join bool) []byte {
 	send := func(dir, segments int) {
 		msn[dir]++
 		for k := range segments {
-			say(dir, iwarptest.Untagged(opSend, k == segments-1, 0, 0, msn[dir], uint32(k*100), text[:100]))
+			say(dir,
+				iwarptest.Untagged(iwarptest.UntaggedHeader{
+					Opcode: opSend, Last: k == segments-1, MSN: msn[dir], MO: uint32(k * 100),
+				},
+					text[:100]))
 		}
 	}
 	be := binary.BigEndian
@@ -73,12 +77,15 @@ func busy(req, rep byte, peerToPeer, join bool) []byte {
 			requests++
 			q := be.AppendUint64(be.AppendUint32(nil, 0x10+k), 0)
 			q = be.AppendUint64(be.AppendUint32(be.AppendUint32(q, 600), 0x20), 0x1000)
-			say(0, iwarptest.Untagged(opReadRequest, true, 0, 1, requests, 0, q))
+			say(0,
+				iwarptest.Untagged(iwarptest.UntaggedHeader{Opcode: opReadRequest, Last: true, QN: 1, MSN: requests},
+					q))
 		}
 		requests++
 		a := be.AppendUint64(be.AppendUint32(be.AppendUint32(be.AppendUint32(nil, 0), 77+round), 0x20), 0x2000)
 		a = be.AppendUint64(be.AppendUint64(be.AppendUint64(be.AppendUint64(a, 1), 0), 0), 1<<64-1)
-		say(0, iwarptest.Untagged(opAtomicRequest, true, 0, 1, requests, 0, a))
+		say(0,
+			iwarptest.Untagged(iwarptest.UntaggedHeader{Opcode: opAtomicRequest, Last: true, QN: 1, MSN: requests}, a))
 		flush()
 		for k := range uint32(2) {
 			say(1, iwarptest.Tagged(opReadResponse, false, 0x10+k, 0, text[:400]))
@@ -86,7 +93,7 @@ func busy(req, rep byte, peerToPeer, join bool) []byte {
 		}
 		atomics++
 		say(1,
-			iwarptest.Untagged(opAtomicResponse, true, 0, 3, atomics, 0,
+			iwarptest.Untagged(iwarptest.UntaggedHeader{Opcode: opAtomicResponse, Last: true, QN: 3, MSN: atomics},
 				be.AppendUint64(be.AppendUint32(nil, 77+round), 5)))
 		flush()
 		send(1, 2)
@@ -94,11 +101,11 @@ func busy(req, rep byte, peerToPeer, join bool) []byte {
 		d.raw(0, d.seq[0], tcpACK, nil)
 	}
 	msn[0]++
-	echo := iwarptest.Untagged(opSend, true, 0, 0, msn[0], 0, text[:40])
+	echo := iwarptest.Untagged(iwarptest.UntaggedHeader{Opcode: opSend, Last: true, MSN: msn[0]}, text[:40])
 	say(0, echo)
 	flush()
 	say(1,
-		iwarptest.Untagged(opTerminate, true, 0, 2, 1, 0,
+		iwarptest.Untagged(iwarptest.UntaggedHeader{Opcode: opTerminate, Last: true, QN: 2, MSN: 1},
 			append([]byte{0x12, 0x02, 0xc0, 0, 0, byte(len(echo))}, echo[:18]...)))
 	flush()
 	d.close()

@@ -47,7 +47,11 @@ var plays = map[string]func(k *talk){
 		k.start(0, 0)
 		f := &iwarptest.Framer{NoCRC: true}
 		for op := range uint8(16) {
-			k.send(0, f.Frame(iwarptest.Untagged(op, true, 5, uint32(op), 7, 9, []byte("xy"))))
+			k.send(0,
+				f.Frame(iwarptest.Untagged(iwarptest.UntaggedHeader{
+					Opcode: op, Last: true, Invalidate: 5, QN: uint32(op), MSN: 7, MO: 9,
+				},
+					[]byte("xy"))))
 			k.send(1, f.Frame(iwarptest.Tagged(op, op%2 == 0, 5, 1<<63, []byte("xy"))))
 		}
 	},

@@ -40,7 +40,7 @@ func bigCapture(t testing.TB, path string, size int) {
 		var seg []byte
 		last := n%32 == 31
 		if n/32%2 == 0 {
-			seg = iwarptest.Untagged(3, last, 0, 0, msn, mo, payload)
+			seg = iwarptest.Untagged(iwarptest.UntaggedHeader{Opcode: 3, Last: last, MSN: msn, MO: mo}, payload)
 			if mo += uint32(len(payload)); last {
 				msn, mo = msn+1, 0
 			}

@@ -156,17 +156,28 @@ var misdeeds = []struct {
 		want: []broken{{frame: 7, from: analysis.Initiator, rule: "RDMAP-4.1-04", at: 30}},
 	},
 	{
-		name: "QN", flags: c, play: func(d *deal) { d.hello(); d.say(0, iwarptest.Untagged(3, true, 0, 7, 1, 0, nil)) },
+		name: "QN", flags: c,
+		play: func(d *deal) {
+			d.hello()
+			d.say(0, iwarptest.Untagged(iwarptest.UntaggedHeader{Opcode: 3, Last: true, QN: 7, MSN: 1}, nil))
+		},
 		want: []broken{{frame: 7, from: analysis.Initiator, rule: "RDMAP-4.1-08", at: 36}},
 	},
 	{
 		name: "QN of an immediate", flags: c,
-		play: func(d *deal) { d.hello(); d.say(0, iwarptest.Untagged(8, true, 0, 1, 1, 0, make([]byte, 8))) },
+		play: func(d *deal) {
+			d.hello()
+			d.say(0,
+				iwarptest.Untagged(iwarptest.UntaggedHeader{Opcode: 8, Last: true, QN: 1, MSN: 1}, make([]byte, 8)))
+		},
 		want: []broken{{frame: 7, from: analysis.Initiator, rule: "EXT-4.1-03", at: 36}},
 	},
 	{
 		name: "Invalidate STag", flags: c,
-		play: func(d *deal) { d.hello(); d.say(0, iwarptest.Untagged(3, true, 9, 0, 2, 0, nil)) },
+		play: func(d *deal) {
+			d.hello()
+			d.say(0, iwarptest.Untagged(iwarptest.UntaggedHeader{Opcode: 3, Last: true, Invalidate: 9, MSN: 2}, nil))
+		},
 		want: []broken{{frame: 7, from: analysis.Initiator, rule: "RDMAP-4.1-03", at: 32}},
 	},
 	{
@@ -185,24 +196,27 @@ var misdeeds = []struct {
 	},
 	{name: "MSN within a message", flags: c, play: func(d *deal) {
 		d.hello()
-		d.say(0, iwarptest.Untagged(3, false, 0, 0, 2, 0, []byte("ab")))
-		d.say(0, iwarptest.Untagged(3, true, 0, 0, 3, 0, []byte("cd")))
+		d.say(0, iwarptest.Untagged(iwarptest.UntaggedHeader{Opcode: 3, MSN: 2}, []byte("ab")))
+		d.say(0, iwarptest.Untagged(iwarptest.UntaggedHeader{Opcode: 3, Last: true, MSN: 3}, []byte("cd")))
 	}, want: []broken{{frame: 8, from: analysis.Initiator, rule: "DDP-4.3-10", at: 68}},
 		then: "Send 2 #1; Send 2 #2 partial; Send 2 #3"},
 	{name: "MO", flags: c, play: func(d *deal) {
 		d.hello()
-		d.say(0, iwarptest.Untagged(3, false, 0, 0, 2, 0, []byte("ab")))
-		d.say(0, iwarptest.Untagged(3, true, 0, 0, 2, 3, []byte("cd")))
+		d.say(0, iwarptest.Untagged(iwarptest.UntaggedHeader{Opcode: 3, MSN: 2}, []byte("ab")))
+		d.say(0, iwarptest.Untagged(iwarptest.UntaggedHeader{Opcode: 3, Last: true, MSN: 2, MO: 3}, []byte("cd")))
 	}, want: []broken{{frame: 8, from: analysis.Initiator, rule: "DDP-5.2-05", at: 72}}},
 	{
 		name: "first MO", flags: c,
-		play: func(d *deal) { d.hello(); d.say(0, iwarptest.Untagged(3, true, 0, 0, 2, 3, nil)) },
+		play: func(d *deal) {
+			d.hello()
+			d.say(0, iwarptest.Untagged(iwarptest.UntaggedHeader{Opcode: 3, Last: true, MSN: 2, MO: 3}, nil))
+		},
 		want: []broken{{frame: 7, from: analysis.Initiator, rule: "DDP-4.3-11", at: 44}},
 	},
 	{name: "RsvdULP changes", flags: c, play: func(d *deal) {
 		d.hello()
-		d.say(0, iwarptest.Untagged(3, false, 0, 0, 2, 0, []byte("ab")))
-		d.say(0, iwarptest.Untagged(5, true, 0, 0, 2, 2, []byte("cd")))
+		d.say(0, iwarptest.Untagged(iwarptest.UntaggedHeader{Opcode: 3, MSN: 2}, []byte("ab")))
+		d.say(0, iwarptest.Untagged(iwarptest.UntaggedHeader{Opcode: 5, Last: true, MSN: 2, MO: 2}, []byte("cd")))
 	}, want: []broken{{frame: 8, from: analysis.Initiator, rule: "DDP-4.3-02", at: 59}}},
 	{name: "STag changes", flags: c, play: func(d *deal) {
 		d.hello()
@@ -265,7 +279,7 @@ var misdeeds = []struct {
 		b = binary.LittleEndian.AppendUint32(b, 4)
 		b = binary.LittleEndian.AppendUint32(b, 5)
 		b = binary.LittleEndian.AppendUint64(b, 6)
-		d.say(0, iwarptest.Untagged(1, true, 0, 1, 1, 0, b))
+		d.say(0, iwarptest.Untagged(iwarptest.UntaggedHeader{Opcode: 1, Last: true, QN: 1, MSN: 1}, b))
 		d.say(1, iwarptest.ReadResponse(1, 0x2000, make([]byte, 4)))
 	}, want: []broken{{frame: 6, from: analysis.Initiator, rule: "RDMAP-4.4-01", at: 20}}},
 	{name: "too short a response", flags: c, play: func(d *deal) {
@@ -314,7 +328,10 @@ var misdeeds = []struct {
 	},
 	{
 		name: "a Terminate without header", flags: c,
-		play: func(d *deal) { d.hello(); d.say(0, iwarptest.Untagged(7, true, 0, 2, 1, 0, []byte{1, 1})) },
+		play: func(d *deal) {
+			d.hello()
+			d.say(0, iwarptest.Untagged(iwarptest.UntaggedHeader{Opcode: 7, Last: true, QN: 2, MSN: 1}, []byte{1, 1}))
+		},
 		want: []broken{{frame: 7, from: analysis.Initiator, rule: "RDMAP-4.8-01", at: 28}},
 	},
 	{name: "Marker: reserved octets", flags: mc, play: func(d *deal) {

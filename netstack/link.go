@@ -18,20 +18,27 @@ import (
 type link struct {
 	nested.Endpoint
 
-	mu    sync.RWMutex
-	conns map[flowKey]*eye
-	syns  map[flowKey]uint32 // sequence numbers of SYNs, of connections not known yet
-	order []flowKey          // in which syns came
+	mu     sync.RWMutex
+	conns  map[flowKey]*eye
+	starts map[flowKey]start // of connections that are not looked at yet
+	order  []flowKey         // in which starts came
 }
 
 type flowKey struct{ local, remote netip.AddrPort }
 
-// maxSYNs bounds what is remembered of SYNs. A connection whose SYN was forgotten, in a
-// flood of them, has nothing placed before its turn.
-const maxSYNs = 4096
+// start is where the peer's stream of a connection begins. It is learned from what netstack
+// acknowledges first, and not from the peer's SYN: somebody else might have sent one in its name.
+type start struct {
+	seq   uint32 // of the first octet
+	known bool   // it is; else this end has sent a SYN
+}
+
+// maxStarts bounds what is remembered of connections. One that was forgotten, in a flood of
+// SYNs, has nothing placed before its turn.
+const maxStarts = 4096
 
 func newLink(below stack.LinkEndpoint) *link {
-	l := &link{conns: make(map[flowKey]*eye), syns: make(map[flowKey]uint32)}
+	l := &link{conns: make(map[flowKey]*eye), starts: make(map[flowKey]start)}
 	l.Init(below, l)
 	return l
 }
@@ -51,10 +58,6 @@ func (l *link) received(b []byte) {
 		return
 	}
 	key := flowKey{netip.AddrPortFrom(dst, tcp.DestinationPort()), netip.AddrPortFrom(src, tcp.SourcePort())}
-	if tcp.Flags()&header.TCPFlagSyn != 0 {
-		l.synReceived(key, tcp.SequenceNumber())
-		return
-	}
 	payload := tcp.Payload()
 	if len(payload) == 0 {
 		return
@@ -65,26 +68,11 @@ func (l *link) received(b []byte) {
 	if e == nil {
 		return
 	}
-	if !tcp.IsChecksumValid(addressOf(src), addressOf(dst), checksum.Checksum(payload, 0), uint16(len(payload))) {
+	if l.Capabilities()&stack.CapabilityRXChecksumOffload == 0 && !tcp.IsChecksumValid(addressOf(src), addressOf(dst),
+		checksum.Checksum(payload, 0), uint16(len(payload))) {
 		return
 	}
 	e.received(tcp.SequenceNumber(), payload)
-}
-
-func (l *link) synReceived(key flowKey, seq uint32) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.conns[key] != nil {
-		return
-	}
-	if _, known := l.syns[key]; !known {
-		if len(l.order) == maxSYNs {
-			delete(l.syns, l.order[0])
-			l.order = l.order[1:]
-		}
-		l.order = append(l.order, key)
-	}
-	l.syns[key] = seq
 }
 
 // WritePackets implements stack.LinkEndpoint: packets go out.
@@ -100,17 +88,23 @@ func (l *link) sent(pkt *stack.PacketBuffer) {
 		return
 	}
 	tcp := header.TCP(pkt.TransportHeader().Slice())
-	if len(tcp) < header.TCPMinimumSize || tcp.Flags()&header.TCPFlagAck == 0 {
+	if len(tcp) < header.TCPMinimumSize {
 		return
 	}
 	net := pkt.Network()
 	from, to := net.SourceAddress(), net.DestinationAddress()
 	src, _ := netip.AddrFromSlice(from.AsSlice())
 	dst, _ := netip.AddrFromSlice(to.AsSlice())
+	key := flowKey{netip.AddrPortFrom(src, tcp.SourcePort()), netip.AddrPortFrom(dst, tcp.DestinationPort())}
 	l.mu.RLock()
-	e := l.conns[flowKey{netip.AddrPortFrom(src, tcp.SourcePort()), netip.AddrPortFrom(dst, tcp.DestinationPort())}]
+	e := l.conns[key]
+	begun, connecting := l.starts[key]
 	l.mu.RUnlock()
 	if e == nil {
+		l.learn(key, connecting && !begun.known, tcp)
+		return
+	}
+	if tcp.Flags()&header.TCPFlagAck == 0 {
 		return
 	}
 	var blocks []ooo.Block
@@ -122,17 +116,47 @@ func (l *link) sent(pkt *stack.PacketBuffer) {
 	e.sent(tcp.AckNumber(), blocks)
 }
 
+// learn finds the start of a connection in the first that netstack acknowledges: the peer's
+// SYN, which takes one sequence number. connecting says that this end has sent a SYN, and
+// acknowledged nothing.
+func (l *link) learn(key flowKey, connecting bool, tcp header.TCP) {
+	const syn, ack, rst = header.TCPFlagSyn, header.TCPFlagAck, header.TCPFlagRst
+	switch tcp.Flags() & (syn | ack | rst) {
+	case syn: // this end connects
+		l.remember(key, start{})
+	case syn | ack: // the peer does
+		l.remember(key, start{tcp.AckNumber(), true})
+	case ack:
+		if connecting {
+			l.remember(key, start{tcp.AckNumber(), true})
+		}
+	}
+}
+
+func (l *link) remember(key flowKey, s start) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if _, is := l.starts[key]; !is {
+		if len(l.order) == maxStarts {
+			delete(l.starts, l.order[0])
+			l.order = l.order[1:]
+		}
+		l.order = append(l.order, key)
+	}
+	l.starts[key] = s
+}
+
 // watch begins to look at a connection on which octets of the stream have been read so
-// far, all of which were startup's. It is false if its SYN is not known.
+// far, all of which were startup's. It is false if its start is not known.
 func (l *link) watch(key flowKey, octets uint32, e *eye) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	syn, ok := l.syns[key]
-	if !ok {
+	s := l.starts[key]
+	if !s.known {
 		return false
 	}
 	// Rule: MPA-4.3-08
-	e.flow = ooo.NewFlow(syn+1+octets, e.flow.Engine)
+	e.flow = ooo.NewFlow(s.seq+octets, e.flow.Engine)
 	l.conns[key] = e
 	return true
 }

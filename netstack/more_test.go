@@ -42,6 +42,7 @@ func TestOperations(t *testing.T) {
 	ctx, cancel := context.WithTimeout(context.Background(), 60*time.Second)
 	defer cancel()
 	const n = 300 << 10
+	rounds := amount(10)
 	type half struct{ mine, theirs []byte }
 	memory := map[*iwarp.Conn]*half{x.c: {random(n, 1), make([]byte, n)}, x.p: {random(n, 2), make([]byte, n)}}
 	var remote [2]iwarp.RemoteBuffer
@@ -54,7 +55,7 @@ func TestOperations(t *testing.T) {
 	}
 	work := func(c *iwarp.Conn, to iwarp.RemoteBuffer) error {
 		m := memory[c]
-		for i := range 10 {
+		for i := range rounds {
 			if err := c.RDMAWrite(ctx, m.mine, to); err != nil {
 				return err
 			}
@@ -73,7 +74,7 @@ func TestOperations(t *testing.T) {
 	}
 	receive := func(c, from *iwarp.Conn) error {
 		b := make([]byte, 64<<10)
-		for i := range 10 {
+		for i := range rounds {
 			m, err := c.Recv(ctx, b)
 			if err != nil {
 				return err
@@ -192,7 +193,7 @@ func TestLongFPDUsOverIPv6(t *testing.T) {
 	}
 	t.Cleanup(x.listener.Close)
 	x.connect(t, "[fd00::2]:7174", &iwarp.Config{MPA: iwarp.MPAConfig{FPDUMax: 8000}}, withMarkers)
-	data := random(4<<20, 5)
+	data := random(amount(4<<20), 5)
 	if !bytes.Equal(x.write(t, data), data) {
 		t.Error("the region is not what was written")
 	}

@@ -110,7 +110,7 @@ func TestKernelPeer(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(x.p.Abort)
-	data := random(8<<20, 3)
+	data := random(amount(8<<20), 3)
 	if !bytes.Equal(x.write(t, data), data) {
 		t.Error("the region is not what was written")
 	}

@@ -102,7 +102,7 @@ func TestEarlyResponses(t *testing.T) {
 
 // What breaks a rule is not placed, and its consequences wait for its turn.
 //
-// Shows: DDP-7.1-07, DDP-7.1-08, DDP-7.1-09, DDP-7.1-10
+// Shows: DDP-7.1-06, DDP-7.1-07, DDP-7.1-08, DDP-7.1-09, DDP-7.1-10
 func TestEarlyHostile(t *testing.T) {
 	// own, foreign and readOnly are STags of regions of 8 octets.
 	const own, foreign, readOnly = 1, 2, 3

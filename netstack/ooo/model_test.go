@@ -51,7 +51,11 @@ func newWorld(seed uint64) *world {
 		w.start = -uint32(r.IntN(8000)) // wraps within the stream
 	}
 	w.aligned = !w.markers || r.IntN(3) == 0
-	w.build(r, r.IntN(60)+1)
+	messages := 1 + r.IntN(60)
+	if !w.markers {
+		messages += 40
+	}
+	w.build(r, messages)
 	w.cut(r)
 	return w
 }
@@ -107,7 +111,15 @@ func (w *world) cut(r *rand.Rand) {
 		}
 	}
 	// Some are lost, some come late, some twice, and some in other cuts.
+	first := 0
+	if !w.markers {
+		first = min(ooo.MinAligned+4, len(segments)) // these show that segments are aligned
+		w.arrivals = append(w.arrivals, segments[:first]...)
+	}
 	for i, s := range segments {
+		if i < first {
+			continue
+		}
 		switch r.IntN(8) {
 		case 0:
 			continue
@@ -122,7 +134,7 @@ func (w *world) cut(r *rand.Rand) {
 		}
 	}
 	reach := []int{1, 4, 30, len(segments)}[r.IntN(4)]
-	for i := range w.arrivals {
+	for i := first; i < len(w.arrivals); i++ {
 		j := min(i+r.IntN(reach), len(w.arrivals)-1)
 		w.arrivals[i], w.arrivals[j] = w.arrivals[j], w.arrivals[i]
 	}
@@ -352,9 +364,9 @@ func TestModel(t *testing.T) {
 	case *oneSeed != 0:
 		first, n = *oneSeed, 1
 	case n == 0 && testing.Short():
-		n = 300
+		n = 100
 	case n == 0:
-		n = 2000
+		n = 1000
 	}
 	var sum ooo.Stats
 	byAlignment := uint64(0)

@@ -78,6 +78,18 @@ var ddpMutants = []mutant{
 		name: "sink-msn-wraps-to-1", ids: "DDP-4.3-09", in: "ddp.queue.finish", old: "q.next++",
 		new: "q.next = max(q.next+1, 1)",
 	},
+	{
+		name: "early-unchecked", ids: "DDP-7.1-08", in: "rdmap.upcalls.CheckEarly",
+		old: "Need: ddp.RemoteWrite", new: "Need: ddp.RemoteRead",
+	},
+	{
+		name: "early-not-told", ids: "MPA-3-08", in: "ddp.Receiver.Early",
+		old: "return len(payload)", new: "return 0",
+	},
+	{
+		name: "early-without-its-buffer", ids: "DDP-7.1-06", in: "ddp.Receiver.placeEarly",
+		old: "h.MSN != q.next ||", new: "",
+	},
 	{name: "held-while-delivering", ids: "DDP-8.3.1-05", in: "ddp.Receiver.pass", old: "r.letGo()", new: ""},
 	{
 		name: "held-after-an-error", ids: "DDP-8.3.1-05", in: "ddp.Receiver.failed",

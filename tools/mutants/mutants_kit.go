@@ -104,7 +104,7 @@ var kitMutants = []mutant{
 	{
 		name: "kit-idle-ends", ids: "MPA-7.1.2-26, DDP-6.2-01", in: "iwarp.newPoller",
 		old: "if !ok || !m.CanTryReceive()",
-		new: "_ = c.nc.SetReadDeadline(time.Now().Add(time.Second / 5)); if !ok || !m.CanTryReceive()",
+		new: "_ = c.under.nc.SetReadDeadline(time.Now().Add(time.Second / 5)); if !ok || !m.CanTryReceive()",
 	},
 	{
 		name: "kit-fin-not-seen", ids: "MPA-7.2-01, DDP-6.2.1-05, DDP-6.2.1-01", in: "mpa.Conn.fill",

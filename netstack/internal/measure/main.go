@@ -82,6 +82,11 @@ type result struct {
 
 func run() error {
 	results := make(map[receiver][]result)
+	for _, r := range receivers { // to warm up
+		if _, err := measure(r, troubles[2], 0); err != nil {
+			return err
+		}
+	}
 	for _, t := range troubles {
 		for _, r := range receivers {
 			var some []result

@@ -78,6 +78,18 @@ func TestAllocsSimple(t *testing.T) {
 	})
 }
 
+// Nor does a segment that an LLP of somebody else's hands up.
+func TestAllocsForeignLLP(t *testing.T) {
+	a, b := foreignPair(t, nil, nil)
+	mr := must(b.NewMR(make([]byte, 256<<10), iwarp.RemoteWrite))(t)
+	defer mr.Close()
+	data := make([]byte, 256<<10) // some hundred segments
+	allocs(t, "Write", 0.5, func() {
+		check(t, "Write", a.RDMAWrite(context.Background(), data, mr.Remote()))
+		check(t, "Read", a.RDMARead(context.Background(), nil, iwarp.RemoteBuffer{})) // behind all of it
+	})
+}
+
 func BenchmarkWrite(b *testing.B) {
 	for _, size := range []int{64, 4096, 1 << 20} {
 		b.Run(sizeName(size), func(b *testing.B) {

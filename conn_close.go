@@ -13,6 +13,9 @@ import (
 // completed. Receiving goes on, until the peer closes its half too. It does not
 // wait; Drained tells when the FIN has gone.
 func (c *Conn) CloseWrite() {
+	if c.made() != nil {
+		return
+	}
 	c.setState(closing)
 	// Rule: DDP-6.2.1-06
 	c.stream.CloseSend()
@@ -24,6 +27,9 @@ func (c *Conn) CloseWrite() {
 // their memory any more. A connection that has ended already stays as it ended, and one
 // whose peer has closed its half, with nothing left to do, ends gracefully.
 func (c *Conn) Abort() {
+	if c.made() != nil {
+		return
+	}
 	c.abort("aborted by this end", net.ErrClosed)
 	<-c.done
 	c.qp.queues.disown()

@@ -59,4 +59,11 @@
 // the code, says whether this end or the peer found it, and, when the peer did,
 // which of our headers it objected to. Protocol errors end the connection, as
 // the RFCs want; errors of a work request's fields do not.
+//
+// A nil pointer, or the zero value of a type that a function of this package makes, has
+// methods as in package os: those that return an error return one that wraps
+// [os.ErrInvalid]. [Conn.Abort], [Conn.CloseWrite], [Conn.CloseWithError] and
+// [MR.Invalidate] do nothing then, so that a program may defer them. What only tells
+// something panics, as it does in the standard library. In configurations and work requests
+// zero values have the meaning that is documented.
 package iwarp

@@ -16,7 +16,6 @@ import (
 	"github.com/go-iwarp/iwarp"
 	"github.com/go-iwarp/iwarp/internal/fault"
 	"github.com/go-iwarp/iwarp/iwarptest"
-	"github.com/go-iwarp/iwarp/mpa"
 	"github.com/go-iwarp/iwarp/protocol"
 )
 
@@ -209,16 +208,7 @@ func faultPair(t *testing.T, kind string, ac, bc *iwarp.Config) (a, b *iwarp.Con
 		x, y := netPair(t, kind)
 		return startOn(t, x, y, ac, bc)
 	}
-	x, y := netPair(t, "tcp")
-	type foreign struct{ *mpa.Conn }
-	state := func(initiator bool) iwarp.ConnectionState {
-		return iwarp.ConnectionState{Initiator: initiator, IRD: 8, ORD: 8}
-	}
-	a = must(iwarp.NewConn(foreign{mpa.NewConn(x, mpa.Params{Initiator: true, CRC: true}, nil)}, state(true), ac))(t)
-	b = must(iwarp.NewConn(foreign{mpa.NewConn(y, mpa.Params{CRC: true}, nil)}, state(false), bc))(t)
-	t.Cleanup(func() { endBoth(a, b) })
-	check(t, "the first message", a.RDMARead(t.Context(), nil, iwarp.RemoteBuffer{}))
-	return a, b
+	return foreignPair(t, ac, bc)
 }
 
 // Memory that is to be sent, or read into, and that is not there any more: the work

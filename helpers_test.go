@@ -21,6 +21,7 @@ import (
 
 	"github.com/go-iwarp/iwarp"
 	"github.com/go-iwarp/iwarp/iwarptest"
+	"github.com/go-iwarp/iwarp/mpa"
 	"github.com/go-iwarp/iwarp/protocol"
 )
 
@@ -323,4 +324,20 @@ func serverOfPeer(t testing.TB, cfg *iwarp.Config) (*iwarp.Conn, *iwarptest.Peer
 func remoteAt(m interface{ Remote() iwarp.RemoteBuffer }, off uint64) iwarp.RemoteBuffer {
 	b := m.Remote()
 	return iwarp.RemoteBuffer{STag: b.STag, TO: b.TO + off}
+}
+
+// foreignPair connects two ends over TCP by an LLP of which the library knows nothing but
+// its methods.
+func foreignPair(t *testing.T, ac, bc *iwarp.Config) (a, b *iwarp.Conn) {
+	t.Helper()
+	x, y := netPair(t, "tcp")
+	type foreign struct{ *mpa.Conn }
+	state := func(initiator bool) iwarp.ConnectionState {
+		return iwarp.ConnectionState{Initiator: initiator, IRD: 8, ORD: 8}
+	}
+	a = must(iwarp.NewConn(foreign{mpa.NewConn(x, mpa.Params{Initiator: true, CRC: true}, nil)}, state(true), ac))(t)
+	b = must(iwarp.NewConn(foreign{mpa.NewConn(y, mpa.Params{CRC: true}, nil)}, state(false), bc))(t)
+	t.Cleanup(func() { endBoth(a, b) })
+	check(t, "the first message", a.RDMARead(t.Context(), nil, iwarp.RemoteBuffer{}))
+	return a, b
 }

@@ -60,6 +60,30 @@ func TestNotMade(t *testing.T) {
 	}
 }
 
+// What ends something does nothing where there is nothing to end.
+func TestEndsOfNothing(t *testing.T) {
+	for name, c := range map[string]*iwarp.Conn{"nil": nil, "zero": {}} {
+		for what, end := range map[string]func(){
+			"Abort": c.Abort, "CloseWrite": c.CloseWrite, "CloseWithError": func() { c.CloseWithError(nil) },
+		} {
+			if panicked := recovered(end); panicked != nil {
+				t.Errorf("%s of a %s Conn panics: %v", what, name, panicked)
+			}
+		}
+	}
+	for name, m := range map[string]*iwarp.MR{"nil": nil, "zero": {}} {
+		if panicked := recovered(m.Invalidate); panicked != nil {
+			t.Errorf("Invalidate of a %s MR panics: %v", name, panicked)
+		}
+	}
+}
+
+func recovered(f func()) (panicked any) {
+	defer func() { panicked = recover() }()
+	f()
+	return nil
+}
+
 // What a program may write down as a zero value has methods that take it.
 func TestZeroValues(t *testing.T) {
 	for _, value := range []any{

@@ -143,7 +143,11 @@ func (m *MR) Valid() bool { return m.region.Valid() }
 // section 8.3.1). The region keeps its STag, which Rekey makes usable again.
 //
 // OpInvalidate and the peer's Send with Invalidate do the same, in their turn.
-func (m *MR) Invalidate() { m.region.Invalidate() }
+func (m *MR) Invalidate() {
+	if m.made() == nil {
+		m.region.Invalidate()
+	}
+}
 
 // SetAccess changes the rights, with the same guarantee for rights taken away. A
 // window bound to the region loses the rights that are not in access, also one that

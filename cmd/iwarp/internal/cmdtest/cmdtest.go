@@ -11,6 +11,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/go-iwarp/iwarp/cmd/iwarp/internal/ui"
 )
 
 // Patience bounds whatever a test waits for.
@@ -22,6 +24,14 @@ func Context(t *testing.T) context.Context {
 	ctx, cancel := context.WithTimeout(t.Context(), Patience)
 	t.Cleanup(cancel)
 	return ctx
+}
+
+// Main runs command lines with some commands: the fields of the struct, a new one each
+// time, that commands returns a pointer to.
+func Main(commands func() any) func(ctx context.Context, args []string, stdout, stderr io.Writer) int {
+	return func(ctx context.Context, args []string, stdout, stderr io.Writer) int {
+		return ui.RunLine(ctx, commands(), "", args, stdout, stderr)
+	}
 }
 
 // Lines is a writer that others may watch.

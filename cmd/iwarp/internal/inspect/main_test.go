@@ -1,23 +1,20 @@
 package inspect
 
 import (
-	"context"
-	"io"
 	"testing"
 
 	"go.uber.org/goleak"
 
+	"github.com/go-iwarp/iwarp/cmd/iwarp/internal/cmdtest"
 	"github.com/go-iwarp/iwarp/cmd/iwarp/internal/ping"
-	"github.com/go-iwarp/iwarp/cmd/iwarp/internal/ui"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // Main runs a command line with this package's command, and with ping.
-func Main(ctx context.Context, args []string, stdout, stderr io.Writer) int {
-	var commands struct {
+var Main = cmdtest.Main(func() any {
+	return &struct {
 		Inspect Command      `cmd:""`
 		Ping    ping.Command `cmd:""`
-	}
-	return ui.RunLine(ctx, &commands, "", args, stdout, stderr)
-}
+	}{}
+})

@@ -55,7 +55,6 @@ func newConn(cfg *Config, q lease, llp ddp.LLP, st ConnectionState, initiator bo
 	}
 	c.life.init(cfg.Logger, id)
 	c.trace = newTracer(c)
-	c.qp.trace.Store(c.trace)
 	c.sendLoop, c.place = c.transmitAll, c.placeSegment
 	c.waiters.New = func() any { return &waiter{done: make(chan struct{}, 1)} }
 	rc := rdmap.Config{
@@ -79,6 +78,7 @@ func newConn(cfg *Config, q lease, llp ddp.LLP, st ConnectionState, initiator bo
 		q.give()
 		return nil, err
 	}
+	c.qp.trace.Store(c.trace)
 	cfg.Device.connects.Add(1)
 	cfg.Device.census.add(c)
 	c.nudge = newNudger(c)

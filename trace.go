@@ -4,6 +4,7 @@ import (
 	"errors"
 	"net"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/go-iwarp/iwarp/mpa"
@@ -66,7 +67,8 @@ type tracer struct {
 
 	mu      sync.Mutex // the last lock taken, for an instant
 	list    []CompletionTrace
-	calling sync.Mutex // held by whoever calls Completed: lists come in order
+	due     atomic.Bool // there may be something to tell of
+	calling sync.Mutex  // held by whoever calls Completed: lists come in order
 	spare   []CompletionTrace
 	last    FPDUTrace // as of the last call of FPDUs; under calling
 }
@@ -109,9 +111,21 @@ func (t *tracer) note(op Op, length uint32, err error) {
 
 // flush tells of what has happened. No lock is held.
 func (t *tracer) flush() {
-	if t == nil || !t.calling.TryLock() {
-		return // whoever calls comes here again, at the end of the connection at the latest
+	if t == nil {
+		return
 	}
+	// A function of the program's may come here again, so nobody waits for the lock: whoever
+	// has it looks once more.
+	t.due.Store(true)
+	for t.due.Load() && t.calling.TryLock() {
+		t.due.Store(false)
+		t.tell()
+		t.calling.Unlock()
+	}
+}
+
+// tell is flush with the lock held.
+func (t *tracer) tell() {
 	if t.Completed != nil {
 		t.mu.Lock()
 		list := t.list
@@ -126,7 +140,6 @@ func (t *tracer) flush() {
 	if t.FPDUs != nil && t.counts != nil {
 		t.countFPDUs()
 	}
-	t.calling.Unlock()
 }
 
 func (t *tracer) posted(wrs []SendWR) {

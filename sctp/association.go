@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"os"
 	"sync"
 	"time"
 
@@ -70,6 +71,9 @@ func dialUDP(ctx context.Context, d *net.Dialer, network, address string) (net.C
 // it, such as a connected UDP socket, DTLS or a tunnel. The association owns nc, and closes
 // it on error.
 func AssociateOver(ctx context.Context, nc net.Conn, cfg *Config) (*Association, error) {
+	if nc == nil {
+		return nil, fmt.Errorf("iwarp: sctp: the net.Conn is nil: %w", os.ErrInvalid)
+	}
 	c, err := cfg.withDefaults()
 	if err != nil {
 		_ = nc.Close()

@@ -35,6 +35,9 @@ type Dialer struct {
 
 // Dial is like the function [Dial].
 func (d *Dialer) Dial(ctx context.Context, network, address string) (*iwarp.Conn, error) {
+	if d == nil {
+		d = &Dialer{}
+	}
 	c, err := d.dial(ctx, network, address, d.Config)
 	if retry := unenhanced(d.Config, err); retry != nil {
 		return d.dial(ctx, network, address, retry)

@@ -13,6 +13,7 @@ import (
 	"github.com/go-iwarp/iwarp/cmd/iwarp/internal/demo"
 	"github.com/go-iwarp/iwarp/cmd/iwarp/internal/inspect"
 	"github.com/go-iwarp/iwarp/cmd/iwarp/internal/ping"
+	"github.com/go-iwarp/iwarp/cmd/iwarp/internal/verbs"
 )
 
 const description = `iWARP (RDMA over TCP) in user space: see what it does, and talk to other implementations of it.
@@ -26,6 +27,7 @@ type grammar struct {
 	Demo    demo.Command    `cmd:"" help:"Show what RDMA does, with both ends in this process."`
 	Inspect inspect.Command `cmd:"" help:"Tell from a capture what happened on iWARP connections, and who broke which rule."`
 	Ping    ping.Command    `cmd:"" help:"Exchange data with a peer, as client or server of the protocol of Linux's rping."`
+	Verbs   verbs.Command   `cmd:"" help:"Run a program of libibverbs, librdmacm or rsockets on iWARP in user space (Linux)."`
 	Version versionCmd      `cmd:"" help:"Show the version and the RFCs that are supported."`
 }
 

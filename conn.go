@@ -42,6 +42,7 @@ type Conn struct {
 	released atomic.Bool   // Release was here: what the peer sends is thrown away
 	unplaced chan struct{} // closed when nothing is placed any more
 	halted   bool          // unplaced is closed; the receive owner's
+	late     lateMessage   // one that waits for a receive; the receive owner's
 
 	life
 }

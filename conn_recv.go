@@ -35,6 +35,12 @@ func (c *Conn) waiterFirst() {
 
 // receiveOnce receives what has arrived, before its turn too.
 func (c *Conn) receiveOnce() error {
+	if ok, err := c.resume(); err != nil {
+		return err
+	} else if !ok {
+		c.late.pause()
+		return nil
+	}
 	if c.under.early != nil {
 		c.under.early.ReceiveEarly(c.placeEarly)
 	}
@@ -63,6 +69,9 @@ func (c *Conn) placeSegment(order uint64, seg []byte) error {
 	if c.released.Load() {
 		return nil
 	}
+	if c.waits(order, seg) {
+		return errWaits
+	}
 	if err := c.stream.Receive(order, seg); err != nil {
 		return err
 	}
@@ -73,7 +82,7 @@ func (c *Conn) placeSegment(order uint64, seg []byte) error {
 // more octets will come.
 func (c *Conn) received(err error) (over bool) {
 	c.stream.EndBatch()
-	if c.leftReceiving(err) {
+	if c.leftReceiving(err) || err == errWaits { //nolint:errorlint // never wrapped
 		return false
 	}
 	if err != nil && c.closedBelow() {

@@ -276,6 +276,7 @@ func (b *inbox) post(*RecvWR) error {
 }
 
 func (b *inbox) waiting() bool    { return false } // Recv says so itself
+func (b *inbox) ready() bool      { return b.count.Load() < int64(b.depth) }
 func (b *inbox) polled()          {}
 func (b *inbox) leave()           {}
 func (b *inbox) completions() int { return 1 } // nothing completes on the RecvCQ

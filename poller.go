@@ -37,9 +37,23 @@ func newPoller(c *Conn) *poller {
 		return nil
 	}
 	p := &poller{m: m, endless: c.cfg.Progress == ProgressPolling}
-	p.shared = func() error { return m.ReceiveShared(&p.owner, c.place) }
+	p.shared = func() error {
+		if ok, err := c.resume(); err != nil {
+			return err
+		} else if !ok {
+			p.owner.Unlock()
+			c.late.pause()
+			p.owner.Lock()
+			return nil
+		}
+		return m.ReceiveShared(&p.owner, c.place)
+	}
 	p.once = func() (err error) {
 		p.some = true // if it does not return
+		if ok, err := c.resume(); err != nil || !ok {
+			p.some = err != nil
+			return err
+		}
 		p.some, err = m.TryReceive(c.place)
 		return err
 	}

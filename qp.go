@@ -5,6 +5,7 @@ import (
 	"net"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/go-iwarp/iwarp/ddp"
 	"github.com/go-iwarp/iwarp/protocol"
@@ -33,6 +34,12 @@ type QPConfig struct {
 	// one with another CQ has all its own by then. It takes an entry of the RecvCQ as long as the
 	// QP exists and has not ended. There is none from a QP that was never connected.
 	NotifyEnd bool
+	// RecvWait is how long a message may wait for a receive that is not posted yet; what
+	// follows it on the connection waits too, and TCP holds the peer back. Default 0: a
+	// message without a receive ends the connection at once (1/2/02), as after RecvWait
+	// (https://www.rfc-editor.org/rfc/rfc5041#section-7.1). It is for ULPs that were
+	// made for InfiniBand, whose senders try again.
+	RecvWait time.Duration
 	// Queues, if not nil, is where this QP's messages take their receives from and where
 	// its work requests complete: queues that are not this package's. SendCQ, RecvCQ and
 	// SRQ must be nil then, RecvDepth is not looked at, and PostRecv is refused.

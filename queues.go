@@ -23,6 +23,9 @@ type Queues interface {
 	// Take is asked for the receive of each message when its first segment comes. A
 	// message without one (false) ends the connection with 1/2/02.
 	ddp.Source
+	// Ready reports whether there is a receive for one more message; it is asked only where
+	// QPConfig.RecvWait is set, by the goroutine that is about to take it.
+	Ready() bool
 	// Completed hands over each send work request that has ended, in the order of
 	// posting. That includes one that is Unsignaled and has succeeded, which programs
 	// want no completion for. Delivered hands over each message.
@@ -67,6 +70,7 @@ func (e *elsewhere) Take(h *ddp.Header) (ddp.Buffer, bool) {
 }
 
 func (e *elsewhere) waiting() bool    { return true }
+func (e *elsewhere) ready() bool      { return e.ended.Load() || e.Ready() }
 func (e *elsewhere) polled()          {}
 func (e *elsewhere) disown()          {}
 func (e *elsewhere) leave()           {}

@@ -49,6 +49,12 @@ func (q *ownQueues) Take(*ddp.Header) (ddp.Buffer, bool) {
 	return b, true
 }
 
+func (q *ownQueues) Ready() bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.taken < uint64(len(q.recvs))
+}
+
 func (q *ownQueues) Completed(c *rdmap.Completion) {
 	q.note("sent %d unsignaled %v error %v", c.ID, c.Unsignaled, c.Err != nil)
 }
@@ -123,6 +129,54 @@ func TestQueuesWithoutReceive(t *testing.T) {
 	if got := b.wait(t, 1); len(got) != 1 {
 		t.Errorf("the end came as %q, want one event", got)
 	}
+}
+
+// With RecvWait a message waits for its receive, and what follows waits behind it; beyond
+// it the message is refused.
+func TestRecvWait(t *testing.T) {
+	for _, kind := range []string{"tcp", "Pipe"} {
+		for _, p := range []iwarp.Progress{iwarp.ProgressAdaptive, iwarp.ProgressParked, iwarp.ProgressPolling} {
+			t.Run(fmt.Sprintf("%s/%v", kind, p), func(t *testing.T) {
+				d := newDevice(t, nil)
+				qp := newQP(t, d, &iwarp.QPConfig{RecvWait: patience})
+				a, b := netPair(t, kind)
+				peer, c := startOn(t, a, b, nil, &iwarp.Config{QP: qp, Progress: p})
+				region := newGuarded(8)
+				mr := must(qp.PD().NewMR(region.mem, iwarp.RemoteWrite, nil))(t)
+				const messages = 50
+				go func() {
+					for i := range messages {
+						if err := peer.Send(testContext(t), []byte{byte(i)}); err != nil {
+							t.Errorf("Send %d: %v", i, err)
+						}
+					}
+					if err := peer.RDMAWrite(testContext(t), []byte("after it"), mr.Remote()); err != nil {
+						t.Errorf("Write: %v", err)
+					}
+					peer.CloseWrite()
+				}()
+				for i := range messages {
+					got := make([]byte, 1)
+					check(t, "PostRecv", qp.PostRecv(iwarp.RecvWR{ID: uint64(i), SG: [][]byte{got}}))
+					if w := collect(t, qp.RecvCQ(), 1)[0]; w.Err != nil || w.ID != uint64(i) || got[0] != byte(i) {
+						t.Fatalf("message %d: %+v, %v", i, w, got)
+					}
+				}
+				check(t, "Close", c.Close())
+				if string(region.mem) != "after it" {
+					t.Errorf("the Write behind the messages brought %q", region.mem)
+				}
+			})
+		}
+	}
+}
+
+func TestRecvWaitEnds(t *testing.T) {
+	qp := newQP(t, newDevice(t, nil), &iwarp.QPConfig{RecvWait: 1})
+	peer, c := tcpPair(t, nil, &iwarp.Config{QP: qp})
+	check(t, "Send", peer.Send(testContext(t), []byte("x")))
+	wantDone(t, c)
+	wantCode(t, c.Err(), protocol.DDPUntaggedNoBuffer, false)
 }
 
 func TestQueuesAlone(t *testing.T) {

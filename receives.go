@@ -31,6 +31,8 @@ type queues interface {
 	// waiting reports whether the program has posted a receive, so that it expects a
 	// message.
 	waiting() bool
+	// ready reports whether there is a receive for one more message.
+	ready() bool
 	// polled notes that the program has taken the completion of a receive.
 	polled()
 	// completions is the number of receives that may wait to be polled: the depth of a

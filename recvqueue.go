@@ -51,6 +51,8 @@ func (q *recvQueue) waiting() bool {
 	return q.taken != q.tail
 }
 
+func (q *recvQueue) ready() bool { return q.waiting() }
+
 func (q *recvQueue) post(wr *RecvWR) error {
 	if len(wr.SG) > q.qp.cfg.MaxSGE {
 		return fmt.Errorf("%w: SG has %d elements: at most %d are allowed", ErrInvalidWR, len(wr.SG), q.qp.cfg.MaxSGE)

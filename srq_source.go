@@ -219,6 +219,7 @@ func (s *srqSource) post(*RecvWR) error {
 }
 
 func (s *srqSource) waiting() bool    { return true }
+func (s *srqSource) ready() bool      { return s.srq.Posted() > 0 }
 func (s *srqSource) polled()          { s.srq.polled(s.qp) }
 func (s *srqSource) disown()          {}
 func (s *srqSource) leave()           { s.srq.leave(s.qp) }

@@ -174,10 +174,14 @@ func (q *QP) freeRings() {
 	q.recv.mu.Unlock()
 }
 
+// receivePatience is how long a message waits for its receive. Programs that were made for
+// InfiniBand, fio say, have their Sends tried again until there is one.
+const receivePatience = 5 * time.Second
+
 // makeRoot makes the queue pair of package iwarp. Two work requests of it may be one of
 // the program's: see sendSide.
 func (q *QP) makeRoot() unix.Errno {
-	root, err := q.pd.p.NewQP(&iwarp.QPConfig{SendDepth: 2 * q.send.ring.Slots(), MaxSGE: maxSGE, Queues: &queues{q: q}})
+	root, err := q.pd.p.NewQP(&iwarp.QPConfig{SendDepth: 2 * q.send.ring.Slots(), MaxSGE: maxSGE, Queues: &queues{q: q}, RecvWait: receivePatience})
 	if err != nil {
 		q.file.dev.logger.Debug("create_qp", "error", err)
 		return errno(err)

@@ -56,6 +56,21 @@ func (s *queues) Take(h *ddp.Header) (ddp.Buffer, bool) {
 	return s.q.take()
 }
 
+// Ready implements iwarp.Queues.
+func (s *queues) Ready() bool {
+	q := s.q
+	r := &q.recv
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	switch {
+	case r.ended:
+		return true // for nothing: what comes is refused
+	case q.srq != nil:
+		return q.srq.ready()
+	}
+	return !r.ring.Freed() && r.taken != r.ring.Producer()
+}
+
 func (q *QP) take() (ddp.Buffer, bool) {
 	r := &q.recv
 	r.mu.Lock()

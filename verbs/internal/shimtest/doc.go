@@ -1,0 +1,2 @@
+// Package shimtest tests the C part, ../../shim, which is no package of Go.
+package shimtest

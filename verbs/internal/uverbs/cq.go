@@ -1,10 +1,10 @@
 package uverbs
 
 import (
-	"slices"
 	"sync"
 	"sync/atomic"
 
+	"github.com/go-iwarp/iwarp"
 	"github.com/go-iwarp/iwarp/verbs/internal/ring"
 	"github.com/go-iwarp/iwarp/verbs/internal/uabi"
 	"golang.org/x/sys/unix"
@@ -57,7 +57,7 @@ type cq struct {
 	reported uint32 // events that went into the channel
 	overrun  bool
 
-	qps atomic.Pointer[[]*QP] // never changed in place
+	qps map[*QP]struct{}
 }
 
 const (
@@ -213,38 +213,37 @@ func (q *cq) attach(p *QP) {
 	q.refs.Add(1)
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	var l []*QP
-	if old := q.qps.Load(); old != nil {
-		l = slices.Clone(*old)
+	if q.qps == nil {
+		q.qps = make(map[*QP]struct{})
 	}
-	if !slices.Contains(l, p) {
-		l = append(l, p)
-	}
-	q.qps.Store(&l)
+	q.qps[p] = struct{}{}
 }
 
 func (q *cq) detach(p *QP) {
 	q.refs.Add(-1)
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if old := q.qps.Load(); old != nil {
-		l := slices.DeleteFunc(slices.Clone(*old), func(x *QP) bool { return x == p })
-		q.qps.Store(&l)
-	}
+	delete(q.qps, p)
 }
 
 // maxPolled bounds the connections that poll reads: each is a system call.
 const maxPolled = 8
 
 func (q *cq) poll() (came int) {
-	l := q.qps.Load()
-	if l == nil || len(*l) > maxPolled {
-		return 0
-	}
-	for _, p := range *l {
-		if c := p.conn.Load(); c != nil {
-			came += c.Poll()
+	var conns [maxPolled]*iwarp.Conn
+	n := 0
+	q.mu.Lock()
+	if len(q.qps) <= maxPolled {
+		for p := range q.qps {
+			if c := p.conn.Load(); c != nil {
+				conns[n] = c
+				n++
+			}
 		}
+	}
+	q.mu.Unlock()
+	for _, c := range conns[:n] {
+		came += c.Poll()
 	}
 	return came
 }

@@ -33,7 +33,15 @@ func TestRing(t *testing.T) {
 			t.Fatal(err)
 		}
 		if r.Slots() != tt.slots || len(r.At(0)) != tt.octets {
-			t.Errorf("%d of %d: %d slots of %d octets, want %d of %d", tt.n, tt.size, r.Slots(), len(r.At(0)), tt.slots, tt.octets)
+			t.Errorf(
+				"%d of %d: %d slots of %d octets, want %d of %d",
+				tt.n,
+				tt.size,
+				r.Slots(),
+				len(r.At(0)),
+				tt.slots,
+				tt.octets,
+			)
 		}
 		i := r.Info()
 		seen, err := unix.Mmap(fd, int64(i.Offset), int(i.Size), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
@@ -46,7 +54,12 @@ func TestRing(t *testing.T) {
 		r.At(1)[0] = 0x5a
 		r.SetProducer(1)
 		if seen[384+tt.octets] != 0x5a || uabi.Order.Uint32(seen[128:]) != 1 || r.Len() != 1 {
-			t.Errorf("the program sees 0x%02x, producer %d; %d elements", seen[384+tt.octets], uabi.Order.Uint32(seen[128:]), r.Len())
+			t.Errorf(
+				"the program sees 0x%02x, producer %d; %d elements",
+				seen[384+tt.octets],
+				uabi.Order.Uint32(seen[128:]),
+				r.Len(),
+			)
 		}
 		// What the program writes is masked.
 		uabi.Order.PutUint32(seen[128:], 0xffffffff)
@@ -122,7 +135,17 @@ func TestElementBounds(t *testing.T) {
 }
 
 func TestCompletion(t *testing.T) {
-	c := ring.Completion{ID: 1 << 40, Status: 5, Opcode: 128, Vendor: 3, Length: 77, Extra: [4]byte{1, 2, 3, 4}, QPN: 9, SourceQPN: 8, Flags: 2}
+	c := ring.Completion{
+		ID:        1 << 40,
+		Status:    5,
+		Opcode:    128,
+		Vendor:    3,
+		Length:    77,
+		Extra:     [4]byte{1, 2, 3, 4},
+		QPN:       9,
+		SourceQPN: 8,
+		Flags:     2,
+	}
 	b := bytes.Repeat([]byte{0xff}, ring.CompletionLen)
 	c.Put(b)
 	if got := ring.ParseCompletion(b); got != c {

@@ -144,7 +144,9 @@ func (c *Completion) Put(b []byte) {
 func ParseCompletion(b []byte) Completion {
 	o := uabi.Order
 	return Completion{
-		ID: o.Uint64(b), Status: o.Uint32(b[8:]), Opcode: o.Uint32(b[12:]), Vendor: o.Uint32(b[16:]), Length: o.Uint32(b[20:]),
+		ID: o.Uint64(
+			b,
+		), Status: o.Uint32(b[8:]), Opcode: o.Uint32(b[12:]), Vendor: o.Uint32(b[16:]), Length: o.Uint32(b[20:]),
 		Extra: [4]byte(b[24:28]), QPN: o.Uint32(b[28:]), SourceQPN: o.Uint32(b[32:]), Flags: o.Uint32(b[36:]),
 	}
 }

@@ -46,7 +46,9 @@ func build(t *testing.T, flags ...string) (dir string) {
 // asked.
 func run(t *testing.T, dir, preload string, command ...string) string {
 	t.Helper()
-	cmd := exec.Command("env", append([]string{"LD_PRELOAD=" + preload, "IWARP_VERBS_CORE=" + filepath.Join(dir, "stub.so")}, command...)...)
+	cmd := exec.Command(
+		"env",
+		append([]string{"LD_PRELOAD=" + preload, "IWARP_VERBS_CORE=" + filepath.Join(dir, "stub.so")}, command...)...)
 	var told strings.Builder
 	cmd.Stderr = &told
 	out, err := cmd.Output()
@@ -59,12 +61,24 @@ func run(t *testing.T, dir, preload string, command ...string) string {
 // wantBalanced checks that each file that was opened was closed once.
 func wantBalanced(t *testing.T, told string) {
 	t.Helper()
-	for _, what := range []string{"doorbell 5 of 1", "write 1: command 17", "close descriptor of 1", "write 2: command 12"} {
+	for _, what := range []string{
+		"doorbell 5 of 1", "write 1: command 17", "close descriptor of 1",
+		"write 2: command 12",
+	} {
 		if !strings.Contains(told, what) {
 			t.Errorf("the core did not hear %q", what)
 		}
 	}
-	opened, closed := strings.Count(told, "open "), strings.Count(told, "\nclose ")-strings.Count(told, "close descriptor")
+	opened, closed := strings.Count(
+		told,
+		"open ",
+	), strings.Count(
+		told,
+		"\nclose ",
+	)-strings.Count(
+		told,
+		"close descriptor",
+	)
 	if opened != closed || opened < 800 {
 		t.Errorf("%d files opened, %d closed", opened, closed)
 	}
@@ -92,7 +106,15 @@ func TestShimUnderValgrind(t *testing.T) {
 	}
 	dir := build(t)
 	// The children of env are traced, and env itself is clean.
-	told := run(t, dir, filepath.Join(dir, "shim.so"), valgrind, "-q", "--error-exitcode=9", filepath.Join(dir, "program"))
+	told := run(
+		t,
+		dir,
+		filepath.Join(dir, "shim.so"),
+		valgrind,
+		"-q",
+		"--error-exitcode=9",
+		filepath.Join(dir, "program"),
+	)
 	if i := strings.Index(told, "=="); i >= 0 {
 		t.Errorf("valgrind says %.2000s", told[i:])
 	}

@@ -230,14 +230,26 @@ var commands map[uint32]func(*Channel, *request) unix.Errno
 
 func init() {
 	commands = map[uint32]func(*Channel, *request) unix.Errno{
-		uabi.CMCreateID:     with((*Channel).createID),
-		uabi.CMDestroyID:    with((*Channel).destroyID),
-		uabi.CMGetEvent:     with((*Channel).getEvent),
-		uabi.CMMigrateID:    with((*Channel).migrate),
-		uabi.CMBindIP:       on(func(c *uabi.CMBindIPCmd) uint32 { return c.ID }, func(i *id, c *uabi.CMBindIPCmd, _ *request) unix.Errno { return i.bind(c.Addr[:]) }),
-		uabi.CMBind:         on(func(c *uabi.CMBindCmd) uint32 { return c.ID }, func(i *id, c *uabi.CMBindCmd, _ *request) unix.Errno { return i.bind(c.Addr[:]) }),
-		uabi.CMResolveIP:    on(func(c *uabi.CMResolveIPCmd) uint32 { return c.ID }, func(i *id, c *uabi.CMResolveIPCmd, _ *request) unix.Errno { return i.resolve(c.Src[:], c.Dst[:]) }),
-		uabi.CMResolveAddr:  on(func(c *uabi.CMResolveAddrCmd) uint32 { return c.ID }, func(i *id, c *uabi.CMResolveAddrCmd, _ *request) unix.Errno { return i.resolve(c.Src[:], c.Dst[:]) }),
+		uabi.CMCreateID:  with((*Channel).createID),
+		uabi.CMDestroyID: with((*Channel).destroyID),
+		uabi.CMGetEvent:  with((*Channel).getEvent),
+		uabi.CMMigrateID: with((*Channel).migrate),
+		uabi.CMBindIP: on(
+			func(c *uabi.CMBindIPCmd) uint32 { return c.ID },
+			func(i *id, c *uabi.CMBindIPCmd, _ *request) unix.Errno { return i.bind(c.Addr[:]) },
+		),
+		uabi.CMBind: on(
+			func(c *uabi.CMBindCmd) uint32 { return c.ID },
+			func(i *id, c *uabi.CMBindCmd, _ *request) unix.Errno { return i.bind(c.Addr[:]) },
+		),
+		uabi.CMResolveIP: on(
+			func(c *uabi.CMResolveIPCmd) uint32 { return c.ID },
+			func(i *id, c *uabi.CMResolveIPCmd, _ *request) unix.Errno { return i.resolve(c.Src[:], c.Dst[:]) },
+		),
+		uabi.CMResolveAddr: on(
+			func(c *uabi.CMResolveAddrCmd) uint32 { return c.ID },
+			func(i *id, c *uabi.CMResolveAddrCmd, _ *request) unix.Errno { return i.resolve(c.Src[:], c.Dst[:]) },
+		),
 		uabi.CMResolveRoute: on(func(c *uabi.CMResolveRouteCmd) uint32 { return c.ID }, (*id).resolveRoute),
 		uabi.CMQueryRoute:   on(func(c *uabi.CMQueryCmd) uint32 { return c.ID }, (*id).queryRoute),
 		uabi.CMQuery:        on(func(c *uabi.CMQueryCmd) uint32 { return c.ID }, (*id).query),
@@ -248,6 +260,9 @@ func init() {
 		uabi.CMDisconnect:   on(func(c *uabi.CMDisconnectCmd) uint32 { return c.ID }, (*id).disconnect),
 		uabi.CMInitQPAttr:   on(func(c *uabi.CMInitQPAttrCmd) uint32 { return c.ID }, (*id).initQPAttr),
 		uabi.CMSetOption:    on(func(c *uabi.CMSetOptionCmd) uint32 { return c.ID }, (*id).setOption),
-		uabi.CMNotify:       on(func(c *uabi.CMNotifyCmd) uint32 { return c.ID }, func(*id, *uabi.CMNotifyCmd, *request) unix.Errno { return 0 }),
+		uabi.CMNotify: on(
+			func(c *uabi.CMNotifyCmd) uint32 { return c.ID },
+			func(*id, *uabi.CMNotifyCmd, *request) unix.Errno { return 0 },
+		),
 	}
 }

@@ -127,7 +127,13 @@ func (i *id) connect(cmd *uabi.CMConnectCmd, _ *request) unix.Errno {
 
 // dialInTurn connects. TCP connects in the order of rdma_connect: perftest relies on the
 // peer's requests coming in that order.
-func dialInTurn(ctx context.Context, nd *net.Dialer, dst string, cfg *iwarp.Config, mine, before chan struct{}) (*iwarp.Conn, error) {
+func dialInTurn(
+	ctx context.Context,
+	nd *net.Dialer,
+	dst string,
+	cfg *iwarp.Config,
+	mine, before chan struct{},
+) (*iwarp.Conn, error) {
 	var once sync.Once
 	done := func() { once.Do(func() { close(mine) }) }
 	defer done()

@@ -62,7 +62,10 @@ func TestImmediateGolden(t *testing.T) {
 	}
 	defer nc.Close()
 	peer := iwarptest.NewPeer(t, nc)
-	request := peer.Respond("the program connects", iwarptest.Reply(iwarptest.FlagC|iwarptest.FlagS, 2, iwarptest.Enhanced(0x8000, 0x8000, nil)))
+	request := peer.Respond(
+		"the program connects",
+		iwarptest.Reply(iwarptest.FlagC|iwarptest.FlagS, 2, iwarptest.Enhanced(0x8000, 0x8000, nil)),
+	)
 	if n := len(request); n != 20+4 {
 		t.Errorf("the Request has %d octets, want 24: nothing is to be in the private data", n)
 	}
@@ -71,7 +74,18 @@ func TestImmediateGolden(t *testing.T) {
 	copy(mem, "data")
 	list := []verbstest.SGE{{Addr: at, Len: 4, LKey: mr.LKey}}
 	imm := [4]byte{1, 2, 3, 4}
-	p.PostSend(q, &verbstest.Send{ID: 1, Opcode: ring.OpWriteImm, Flags: ring.FlagSignaled, Extra: imm, Addr: 0x1000, RKey: 0x11223344, List: list})
+	p.PostSend(
+		q,
+		&verbstest.Send{
+			ID:     1,
+			Opcode: ring.OpWriteImm,
+			Flags:  ring.FlagSignaled,
+			Extra:  imm,
+			Addr:   0x1000,
+			RKey:   0x11223344,
+			List:   list,
+		},
+	)
 	p.PostSend(q, &verbstest.Send{ID: 2, Opcode: ring.OpSendImm, Flags: ring.FlagSignaled, Extra: imm, List: list})
 	for i, w := range want {
 		peer.WantFrame("golden frame "+string(rune('1'+i)), w)

@@ -92,7 +92,11 @@ func (i *id) listen(cmd *uabi.CMListenCmd, _ *request) unix.Errno {
 	if err != nil {
 		return unix.EINVAL
 	}
-	lc := iwarp.ListenConfig{Config: &iwarp.Config{Device: i.m.dev.IWARP()}, InOrder: inOrder, MaxPending: max(backlog, 128)}
+	lc := iwarp.ListenConfig{
+		Config:     &iwarp.Config{Device: i.m.dev.IWARP()},
+		InOrder:    inOrder,
+		MaxPending: max(backlog, 128),
+	}
 	ln, err := lc.NewListener(nl)
 	if err != nil {
 		_ = nl.Close()
@@ -124,7 +128,13 @@ func (i *id) request(r *iwarp.ConnRequest) {
 	child.req, child.bound = r, true
 	child.src, child.dst = addrPort(r.LocalAddr()), addrPort(r.RemoteAddr())
 	child.mu.Unlock()
-	ev := &event{id: child.handle, kind: uabi.EventConnectRequest, private: r.PrivateData(), ird: maxDepth, ord: maxDepth}
+	ev := &event{
+		id:      child.handle,
+		kind:    uabi.EventConnectRequest,
+		private: r.PrivateData(),
+		ird:     maxDepth,
+		ord:     maxDepth,
+	}
 	if b, ok := r.Request().Block(); ok {
 		// What the peer wants to issue is what it asks this end to serve.
 		ev.ird, ev.ord = min(int(b.ORD), maxDepth), min(int(b.IRD), maxDepth)

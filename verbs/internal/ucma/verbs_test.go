@@ -60,21 +60,59 @@ func TestOperations(t *testing.T) {
 		recv       *ring.Completion // at the peer
 		from, octs int              // where in dst
 	}{
-		{name: "write", send: verbstest.Send{Opcode: ring.OpWrite, Addr: dstAt + 100, RKey: mb.RKey, List: one(50)}, done: ring.WCWrite, from: 100, octs: 50},
-		{name: "write inline", send: verbstest.Send{Opcode: ring.OpWrite, Flags: ring.FlagInline, Addr: dstAt, RKey: mb.RKey, Inline: src[:9]}, done: ring.WCWrite, octs: 9},
 		{
-			name: "write with immediate", send: verbstest.Send{Opcode: ring.OpWriteImm, Addr: dstAt + 7, RKey: mb.RKey, List: one(33), Extra: imm},
-			done: ring.WCWrite, recv: &ring.Completion{Opcode: ring.WCRecvImm, Length: 33, Extra: imm, Flags: ring.WCWithImm}, from: 7, octs: 33,
+			name: "write",
+			send: verbstest.Send{Opcode: ring.OpWrite, Addr: dstAt + 100, RKey: mb.RKey, List: one(50)},
+			done: ring.WCWrite, from: 100, octs: 50,
 		},
-		{name: "send", send: verbstest.Send{Opcode: ring.OpSend, List: one(64)}, done: ring.WCSend, recv: &ring.Completion{Opcode: ring.WCRecv, Length: 64}, octs: 64},
 		{
-			name: "send with immediate", send: verbstest.Send{Opcode: ring.OpSendImm, List: one(5), Extra: imm}, done: ring.WCSend,
+			name: "write inline",
+			send: verbstest.Send{
+				Opcode: ring.OpWrite, Flags: ring.FlagInline, Addr: dstAt, RKey: mb.RKey, Inline: src[:9],
+			},
+			done: ring.WCWrite, octs: 9,
+		},
+		{
+			name: "write with immediate", send: verbstest.Send{
+				Opcode: ring.OpWriteImm, Addr: dstAt + 7, RKey: mb.RKey, List: one(33), Extra: imm,
+			},
+			done: ring.WCWrite, recv: &ring.Completion{
+				Opcode: ring.WCRecvImm, Length: 33, Extra: imm, Flags: ring.WCWithImm,
+			}, from: 7, octs: 33,
+		},
+		{
+			name: "send", send: verbstest.Send{Opcode: ring.OpSend, List: one(64)}, done: ring.WCSend,
+			recv: &ring.Completion{Opcode: ring.WCRecv, Length: 64}, octs: 64,
+		},
+		{
+			name: "send with immediate", send: verbstest.Send{
+				Opcode: ring.OpSendImm, List: one(5), Extra: imm,
+			}, done: ring.WCSend,
 			recv: &ring.Completion{Opcode: ring.WCRecv, Length: 5, Extra: imm, Flags: ring.WCWithImm}, octs: 5,
 		},
-		{name: "empty send", send: verbstest.Send{Opcode: ring.OpSend}, done: ring.WCSend, recv: &ring.Completion{Opcode: ring.WCRecv}},
-		{name: "read", send: verbstest.Send{Opcode: ring.OpRead, Addr: dstAt, RKey: mb.RKey, List: one(8)}, done: ring.WCRead},
-		{name: "fetch and add", send: verbstest.Send{Opcode: ring.OpFetchAdd, Addr: dstAt + 2048, RKey: mb.RKey, CompareAdd: 3, List: one(8)}, done: ring.WCFetchAdd},
-		{name: "compare and swap", send: verbstest.Send{Opcode: ring.OpCmpSwap, Addr: dstAt + 2048, RKey: mb.RKey, CompareAdd: 3, Swap: 9, List: one(8)}, done: ring.WCCmpSwap},
+		{
+			name: "empty send", send: verbstest.Send{Opcode: ring.OpSend}, done: ring.WCSend,
+			recv: &ring.Completion{Opcode: ring.WCRecv},
+		},
+		{
+			name: "read", send: verbstest.Send{Opcode: ring.OpRead, Addr: dstAt, RKey: mb.RKey, List: one(8)},
+			done: ring.WCRead,
+		},
+		{
+			name: "fetch and add",
+			send: verbstest.Send{
+				Opcode: ring.OpFetchAdd, Addr: dstAt + 2048, RKey: mb.RKey, CompareAdd: 3, List: one(8),
+			},
+			done: ring.WCFetchAdd,
+		},
+		{
+			name: "compare and swap",
+			send: verbstest.Send{
+				Opcode: ring.OpCmpSwap, Addr: dstAt + 2048, RKey: mb.RKey, CompareAdd: 3, Swap: 9,
+				List: one(8),
+			},
+			done: ring.WCCmpSwap,
+		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			before := bytes.Clone(src)
@@ -88,7 +126,10 @@ func TestOperations(t *testing.T) {
 				t.Errorf("completion %+v, want opcode %d", c, tt.done)
 			}
 			if tt.recv == nil && tt.octs > 0 { // a Read behind it tells that it is there
-				p.a.PostSend(p.qa, &verbstest.Send{ID: 77, Opcode: ring.OpRead, Flags: ring.FlagSignaled, Addr: dstAt, RKey: mb.RKey})
+				p.a.PostSend(
+					p.qa,
+					&verbstest.Send{ID: 77, Opcode: ring.OpRead, Flags: ring.FlagSignaled, Addr: dstAt, RKey: mb.RKey},
+				)
 				p.qa.CQ.Wait(t)
 			}
 			if tt.recv != nil {
@@ -124,9 +165,16 @@ func TestFailures(t *testing.T) {
 		{"beyond the region", func(_ *pair, at uint64, key uint32) verbstest.Send {
 			return verbstest.Send{Opcode: ring.OpSend, List: []verbstest.SGE{{Addr: at + 4090, Len: 8, LKey: key}}}
 		}, ring.StatusLocalProt},
-		{"unknown opcode", func(_ *pair, at uint64, key uint32) verbstest.Send { return verbstest.Send{Opcode: 99} }, ring.StatusLocalQPOp},
+		{
+			"unknown opcode",
+			func(_ *pair, at uint64, key uint32) verbstest.Send { return verbstest.Send{Opcode: 99} },
+			ring.StatusLocalQPOp,
+		},
 		{"wrong rkey", func(_ *pair, at uint64, key uint32) verbstest.Send {
-			return verbstest.Send{Opcode: ring.OpRead, Addr: 64, RKey: 0x1234, List: []verbstest.SGE{{Addr: at, Len: 8, LKey: key}}}
+			return verbstest.Send{
+				Opcode: ring.OpRead, Addr: 64, RKey: 0x1234,
+				List: []verbstest.SGE{{Addr: at, Len: 8, LKey: key}},
+			}
 		}, ring.StatusRemoteAccess},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -136,7 +184,15 @@ func TestFailures(t *testing.T) {
 			_, bt := p.b.Bytes(64)
 			mb := p.b.Register(p.qb, bt, 64, access)
 			p.qb.PostRecv(1, verbstest.SGE{Addr: bt, Len: 64, LKey: mb.LKey})
-			p.a.PostSend(p.qa, &verbstest.Send{ID: 1, Opcode: ring.OpSend, Flags: ring.FlagSignaled, List: []verbstest.SGE{{Addr: at, Len: 8, LKey: m.LKey}}})
+			p.a.PostSend(
+				p.qa,
+				&verbstest.Send{
+					ID:     1,
+					Opcode: ring.OpSend,
+					Flags:  ring.FlagSignaled,
+					List:   []verbstest.SGE{{Addr: at, Len: 8, LKey: m.LKey}},
+				},
+			)
 			bad := tt.bad(p, at, m.LKey)
 			bad.ID = 2
 			p.a.PostSend(p.qa, &bad)
@@ -164,7 +220,15 @@ func TestDeregUnderReceive(t *testing.T) {
 	p.qb.PostRecv(5, verbstest.SGE{Addr: at, Len: 64, LKey: m.LKey})
 	p.b.Must(p.b.Do(uabi.DeregMR, 0, uabi.HandleCmd{Handle: m.Handle}))
 	clear(mem)
-	p.a.PostSend(p.qa, &verbstest.Send{ID: 1, Opcode: ring.OpSend, Flags: ring.FlagSignaled | ring.FlagInline, Inline: []byte("secret")})
+	p.a.PostSend(
+		p.qa,
+		&verbstest.Send{
+			ID:     1,
+			Opcode: ring.OpSend,
+			Flags:  ring.FlagSignaled | ring.FlagInline,
+			Inline: []byte("secret"),
+		},
+	)
 	if c := p.qb.CQ.Wait(t); c.ID != 5 || c.Status != ring.StatusLocalProt {
 		t.Errorf("completion %+v, want ID 5, a protection error", c)
 	}
@@ -185,7 +249,10 @@ func TestDestroyLosesNothing(t *testing.T) {
 	got, bt := p.b.Bytes(1 << 20)
 	mb := p.b.Register(p.qb, bt, len(got), access)
 	p.qb.PostRecv(1, verbstest.SGE{Addr: bt, Len: 1 << 20, LKey: mb.LKey})
-	p.a.PostSend(p.qa, &verbstest.Send{Opcode: ring.OpSend, List: []verbstest.SGE{{Addr: at, Len: 1 << 20, LKey: ma.LKey}}})
+	p.a.PostSend(
+		p.qa,
+		&verbstest.Send{Opcode: ring.OpSend, List: []verbstest.SGE{{Addr: at, Len: 1 << 20, LKey: ma.LKey}}},
+	)
 	p.a.Must(p.a.Do(uabi.DestroyQP, 4, uabi.DestroyCmd{Handle: p.qa.Handle}))
 	clear(mem) // it is the program's again
 	if c := p.qb.CQ.Wait(t); c.Status != 0 || c.Length != 1<<20 {
@@ -248,9 +315,18 @@ func TestLimits(t *testing.T) {
 		{"no such vector", uabi.CreateCQ, []any{uabi.CreateCQCmd{CQE: 1, Vector: 1, Channel: -1}}, unix.EINVAL},
 		{"UD", uabi.CreateQP, []any{uabi.Resp{}, uabi.CreateQPCmd{PD: pd, Type: 4}}, unix.EOPNOTSUPP},
 		{"port 2", uabi.QueryPort, []any{uabi.QueryPortCmd{Port: 2}}, unix.EINVAL},
-		{"memory that is not there", uabi.RegMR, []any{uabi.RegMRCmd{Start: 4096, Length: 4096, IOVA: 4096, PD: pd, Access: 1}}, unix.EFAULT},
-		{"around the end of memory", uabi.RegMR, []any{uabi.RegMRCmd{Start: ^uint64(0) - 10, Length: 100, PD: pd, Access: 1}}, unix.EINVAL},
-		{"remote write without local write", uabi.RegMR, []any{uabi.RegMRCmd{Start: at, Length: 64, PD: pd, Access: 2}}, unix.EINVAL},
+		{
+			"memory that is not there", uabi.RegMR,
+			[]any{uabi.RegMRCmd{Start: 4096, Length: 4096, IOVA: 4096, PD: pd, Access: 1}}, unix.EFAULT,
+		},
+		{
+			"around the end of memory", uabi.RegMR,
+			[]any{uabi.RegMRCmd{Start: ^uint64(0) - 10, Length: 100, PD: pd, Access: 1}}, unix.EINVAL,
+		},
+		{
+			"remote write without local write", uabi.RegMR,
+			[]any{uabi.RegMRCmd{Start: at, Length: 64, PD: pd, Access: 2}}, unix.EINVAL,
+		},
 		{"on demand", uabi.RegMR, []any{uabi.RegMRCmd{Start: at, Length: 64, PD: pd, Access: 1 << 6}}, unix.EOPNOTSUPP},
 		{"an SRQ too deep", uabi.CreateSRQ, []any{uabi.CreateSRQCmd{PD: pd, MaxWR: 1 << 20}}, unix.EINVAL},
 		{"an unknown command", 40, []any{uabi.Resp{}}, unix.EOPNOTSUPP},
@@ -283,7 +359,8 @@ func TestCloseFreesAll(t *testing.T) {
 	var use string
 	for end := time.Now().Add(20 * time.Second); time.Now().Before(end); time.Sleep(time.Millisecond) {
 		u := p.dev.IWARP().Use()
-		if use = fmt.Sprintf("%d PDs, %d QPs, %d MRs, %d CQs", u.PDs, u.QPs, u.MRs, u.CQs); use == "0 PDs, 0 QPs, 0 MRs, 0 CQs" {
+		use = fmt.Sprintf("%d PDs, %d QPs, %d MRs, %d CQs", u.PDs, u.QPs, u.MRs, u.CQs)
+		if use == "0 PDs, 0 QPs, 0 MRs, 0 CQs" {
 			return
 		}
 	}

@@ -152,7 +152,10 @@ func (q *cq) destroy() (comp, async uint32) {
 	q.ring = nil
 	comp = q.reported
 	if q.ch != nil && comp > 0 {
-		comp -= min(comp, q.ch.pipe.drop(completeEventLen, func(b []byte) bool { return uabi.Order.Uint64(b) == q.user }))
+		comp -= min(
+			comp,
+			q.ch.pipe.drop(completeEventLen, func(b []byte) bool { return uabi.Order.Uint64(b) == q.user }),
+		)
 	}
 	if q.ch != nil {
 		q.ch.refs.Add(-1)

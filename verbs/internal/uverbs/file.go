@@ -192,7 +192,14 @@ func parse(b []byte) (cmd uint32, r request, e unix.Errno) {
 	if err != nil || h.Command&^(uabi.Extended|0xff) != 0 || in+int(x.ProviderIn)*8 != len(b) || x.Reserved != 0 {
 		return 0, r, unix.EINVAL
 	}
-	r = request{body: b[:in], provider: b[in:], response: x.Response, out: int(h.Out) * 8, extra: int(x.ProviderOut) * 8, extended: true}
+	r = request{
+		body:     b[:in],
+		provider: b[in:],
+		response: x.Response,
+		out:      int(h.Out) * 8,
+		extra:    int(x.ProviderOut) * 8,
+		extended: true,
+	}
 	return h.Command, r, 0
 }
 

@@ -57,15 +57,19 @@ const (
 	accessMWBind       = 1 << 4
 	accessZeroBased    = 1 << 5
 	accessHugeTLB      = 1 << 7
-	accessKnown        = accessLocalWrite | accessRemoteWrite | accessRemoteRead | accessRemoteAtomic | accessMWBind | accessZeroBased | accessHugeTLB
-	accessOptional     = 0x3ff00000
+	accessKnown        = accessLocalWrite | accessRemoteWrite | accessRemoteRead | accessRemoteAtomic |
+		accessMWBind | accessZeroBased | accessHugeTLB
+	accessOptional = 0x3ff00000
 )
 
 func remoteAccess(a uint32) (r iwarp.Access) {
 	for _, x := range [...]struct {
 		bit uint32
 		a   iwarp.Access
-	}{{accessRemoteWrite, iwarp.RemoteWrite}, {accessRemoteRead, iwarp.RemoteRead}, {accessRemoteAtomic, iwarp.RemoteAtomic}} {
+	}{
+		{accessRemoteWrite, iwarp.RemoteWrite}, {accessRemoteRead, iwarp.RemoteRead},
+		{accessRemoteAtomic, iwarp.RemoteAtomic},
+	} {
 		if a&x.bit != 0 {
 			r |= x.a
 		}

@@ -181,7 +181,14 @@ const receivePatience = 5 * time.Second
 // makeRoot makes the queue pair of package iwarp. Two work requests of it may be one of
 // the program's: see sendSide.
 func (q *QP) makeRoot() unix.Errno {
-	root, err := q.pd.p.NewQP(&iwarp.QPConfig{SendDepth: 2 * q.send.ring.Slots(), MaxSGE: maxSGE, Queues: &queues{q: q}, RecvWait: receivePatience})
+	root, err := q.pd.p.NewQP(
+		&iwarp.QPConfig{
+			SendDepth: 2 * q.send.ring.Slots(),
+			MaxSGE:    maxSGE,
+			Queues:    &queues{q: q},
+			RecvWait:  receivePatience,
+		},
+	)
 	if err != nil {
 		q.file.dev.logger.Debug("create_qp", "error", err)
 		return errno(err)
@@ -321,7 +328,8 @@ func (f *File) queryQP(c uabi.QueryQPCmd, r *request) unix.Errno {
 	s := uint8(q.state.Load())
 	q.mu.Lock()
 	resp := uabi.QueryQPResp{
-		Caps: q.caps, Access: q.access, State: s, CurrentState: s, PathMTU: 3, MaxReads: q.maxReads, MaxDestReads: q.destReads, Port: 1,
+		Caps: q.caps, Access: q.access, State: s, CurrentState: s, PathMTU: 3,
+		MaxReads: q.maxReads, MaxDestReads: q.destReads, Port: 1,
 	}
 	q.mu.Unlock()
 	if q.signalAll {

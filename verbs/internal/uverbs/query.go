@@ -36,7 +36,9 @@ func (f *File) deviceAttr() uabi.QueryDeviceResp {
 	return uabi.QueryDeviceResp{
 		FirmwareVersion: 1 << 32, NodeGUID: GUID, SystemGUID: GUID,
 		MaxMRSize: 1<<63 - 1, PageSizes: 0xfffff000, VendorID: 0x626d74, VendorPart: 1,
-		MaxQP: uint32(min(l.MaxQP, 1<<20)), MaxQPWR: maxWR, CapFlags: capCurrentState | capNotify | capMemMgt | capSRQResize,
+		MaxQP: uint32(
+			min(l.MaxQP, 1<<20),
+		), MaxQPWR: maxWR, CapFlags: capCurrentState | capNotify | capMemMgt | capSRQResize,
 		MaxSGE: maxSGE, MaxSGERead: maxSGE, MaxCQ: uint32(l.MaxCQ), MaxCQE: maxCQE,
 		MaxMR: uint32(min(l.MaxMR, 1<<24-1)), MaxPD: uint32(l.MaxPD),
 		MaxQPReads: maxReads, MaxReads: maxReads * 1024, MaxQPInitReads: maxReads, AtomicCap: 1,

@@ -84,7 +84,11 @@ func (q *QP) take() (ddp.Buffer, bool) {
 		case ok:
 			r.held = append(r.held, b.Token)
 		case prot:
-			q.complete(q.recvCQ, &ring.Completion{ID: q.srq.finish(b.Token), Status: ring.StatusLocalProt, Opcode: ring.WCRecv}, false)
+			q.complete(
+				q.recvCQ,
+				&ring.Completion{ID: q.srq.finish(b.Token), Status: ring.StatusLocalProt, Opcode: ring.WCRecv},
+				false,
+			)
 		}
 		return b, ok
 	}

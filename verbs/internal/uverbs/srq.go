@@ -43,7 +43,14 @@ func (f *File) createSRQ(c uabi.CreateSRQCmd, r *request) unix.Errno {
 	if wr > maxWR || sge > maxSGE || c.Limit > wr {
 		return unix.EINVAL
 	}
-	s := &srq{asyncEvents: asyncEvents{file: f, user: c.UserHandle}, file: f, pd: p, maxWR: wr, maxSGE: sge, limit: c.Limit}
+	s := &srq{
+		asyncEvents: asyncEvents{file: f, user: c.UserHandle},
+		file:        f,
+		pd:          p,
+		maxWR:       wr,
+		maxSGE:      sge,
+		limit:       c.Limit,
+	}
 	s.memory = resolver{regions: &f.dev.memory, pd: p}
 	var err error
 	if s.ring, err = f.mem.New(int(wr), ring.RecvLen+int(sge)*ring.SGELen); err != nil {
@@ -52,7 +59,9 @@ func (f *File) createSRQ(c uabi.CreateSRQCmd, r *request) unix.Errno {
 	h, e := f.add(s)
 	if e == 0 {
 		n := f.dev.number()
-		e = r.reply(uabi.CreateSRQResp{Handle: h, MaxWR: wr, MaxSGE: sge, Number: n, Ring: s.ring.Info(), ProviderNumber: n})
+		e = r.reply(
+			uabi.CreateSRQResp{Handle: h, MaxWR: wr, MaxSGE: sge, Number: n, Ring: s.ring.Info(), ProviderNumber: n},
+		)
 	}
 	if e != 0 {
 		_, _ = remove[*srq](f, h)

@@ -35,7 +35,8 @@ func New(t testing.TB, d *uverbs.Device, m *ucma.Manager) *Program {
 	t.Helper()
 	p := &Program{T: t}
 	var err error
-	if p.mem, err = unix.Mmap(-1, 0, 1<<22, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON); err != nil {
+	p.mem, err = unix.Mmap(-1, 0, 1<<22, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON)
+	if err != nil {
 		t.Fatal(err)
 	}
 	if p.Verbs, p.FD, err = d.Open(); err != nil {
@@ -195,7 +196,9 @@ func (p *Program) NewQP() *QP {
 	p.T.Helper()
 	q := &QP{PD: p.Handle(p.Do(uabi.AllocPD, 4, uabi.Resp{})), CQ: p.NewCQ(64)}
 	b := p.Must(p.Do(uabi.CreateQP, 64, uabi.Resp{}, uabi.CreateQPCmd{
-		PD: q.PD, SendCQ: q.CQ.Handle, RecvCQ: q.CQ.Handle, Type: 2, Caps: uabi.Caps{SendWR: 16, RecvWR: 16, SendSGE: 2, RecvSGE: 2},
+		PD: q.PD, SendCQ: q.CQ.Handle, RecvCQ: q.CQ.Handle, Type: 2, Caps: uabi.Caps{
+			SendWR: 16, RecvWR: 16, SendSGE: 2, RecvSGE: 2,
+		},
 	}))
 	r := Decode[uabi.CreateQPResp](p.T, b)
 	q.Handle, q.QPN = r.Handle, r.QPN
@@ -206,7 +209,9 @@ func (p *Program) NewQP() *QP {
 // Register registers memory.
 func (p *Program) Register(q *QP, addr uint64, n int, access uint32) uabi.RegMRResp {
 	p.T.Helper()
-	b := p.Must(p.Do(uabi.RegMR, 12, uabi.RegMRCmd{Start: addr, Length: uint64(n), IOVA: addr, PD: q.PD, Access: access}))
+	b := p.Must(
+		p.Do(uabi.RegMR, 12, uabi.RegMRCmd{Start: addr, Length: uint64(n), IOVA: addr, PD: q.PD, Access: access}),
+	)
 	return Decode[uabi.RegMRResp](p.T, b)
 }
 
@@ -317,7 +322,10 @@ func (p *Program) Listen() (id uint32, port uint16) {
 	id = p.NewID(1)
 	p.Must(p.DoCM(uabi.CMBind, 0, -1, uabi.CMBindCmd{ID: id, Size: 16, Addr: Loopback(0)}))
 	p.Must(p.DoCM(uabi.CMListen, 0, -1, uabi.CMListenCmd{ID: id}))
-	r := Decode[uabi.CMQueryAddrResp](p.T, append(p.Must(p.DoCM(uabi.CMQuery, 272, 0, uabi.CMQueryCmd{ID: id})), make([]byte, 8)...))
+	r := Decode[uabi.CMQueryAddrResp](
+		p.T,
+		append(p.Must(p.DoCM(uabi.CMQuery, 272, 0, uabi.CMQueryCmd{ID: id})), make([]byte, 8)...),
+	)
 	return id, uint16(r.Src[2])<<8 | uint16(r.Src[3])
 }
 

@@ -19,24 +19,27 @@ import (
 
 // Command is "iwarp verbs".
 type Command struct {
-	Libraries string   `placeholder:"FOLDER" help:"Where the libraries are (default: the user's cache folder, then ../lib/iwarp-verbs beside this command, /usr/lib/iwarp-verbs, /usr/local/lib/iwarp-verbs)."`
-	Print     bool     `help:"Print the environment that a program needs, and run nothing."`
+	Libraries string   `placeholder:"FOLDER" help:"Where the libraries are: see below."`
+	Print     bool     `help:"Print the environment that a program needs."`
 	Program   []string `arg:"" optional:"" help:"The program and its arguments, behind --."`
 }
 
 // Help is the long help.
 func (c *Command) Help() string {
-	return `Runs an unmodified program that uses libibverbs, librdmacm or rsockets on iWARP in user space: as an ordinary user, with
-no RDMA device and no kernel module. Both ends may be such programs; the other end may also be hardware or Linux's siw.
+	return `Runs an unmodified program that uses libibverbs, librdmacm or rsockets on iWARP in user space: as an
+ordinary user, with no RDMA device and no kernel module. Both ends may be such programs; the other end may also be hardware
+or Linux's siw.
 
     iwarp verbs -- rping -s &
     iwarp verbs -- rping -c -a 127.0.0.1 -v -C 3
 
-Linux with glibc only. It needs the distribution's libibverbs, librdmacm and providers (Debian: ibverbs-providers librdmacm1), and two
-libraries, which verbs/build.sh of the source makes. See docs/iwarp-verbs.md.
+Linux with glibc only. It needs the distribution's libibverbs, librdmacm and providers (Debian: ibverbs-providers
+librdmacm1), and two libraries, which verbs/build.sh of the source makes. They are looked for in the user's cache
+folder (iwarp/verbs), in ../lib/iwarp-verbs beside this command, in /usr/lib/iwarp-verbs and in
+/usr/local/lib/iwarp-verbs. See docs/iwarp-verbs.md.
 
-IWARP_VERBS_DEBUG=1 logs what the program asks for, and IWARP_VERBS_SPIN=1 leaves ibv_poll_cq as it is: by default a program that
-spins in it sleeps for up to 100 us at a time when nothing comes.
+IWARP_VERBS_DEBUG=1 logs what the program asks for, and IWARP_VERBS_SPIN=1 leaves ibv_poll_cq as it is: by default a
+program that spins in it sleeps for up to 100 us at a time when nothing comes.
 
 Exit codes: the program's; 1 if it cannot be run, 2 if the command line is wrong.`
 }
@@ -99,8 +102,8 @@ func (c *Command) find() (string, error) {
 			return filepath.Abs(f)
 		}
 	}
-	return "", fmt.Errorf("the libraries are not built: no %s, %s and %s in %s\nBuild them with: sh verbs/build.sh (in the source; needs Go, a C compiler and libibverbs-dev)",
-		shim, core, sysfs, strings.Join(folders, ", "))
+	return "", fmt.Errorf("the libraries are not built: no %s, %s and %s in %s\nBuild them with: sh verbs/build.sh"+
+		" (in the source; needs Go, a C compiler and libibverbs-dev)", shim, core, sysfs, strings.Join(folders, ", "))
 }
 
 func candidates() (folders []string) {
@@ -156,7 +159,8 @@ func suits(path, library string) error {
 		return err
 	}
 	if st.Mode()&(fs.ModeSetuid|fs.ModeSetgid) != 0 {
-		return fmt.Errorf("%s is setuid or setgid: the dynamic linker preloads no library of the user's into such programs. Run a copy without the bit", path)
+		return fmt.Errorf("%s is setuid or setgid: the dynamic linker preloads no library of the user's into such"+
+			" programs. Run a copy without the bit", path)
 	}
 	f, err := elf.Open(path)
 	if err != nil {
@@ -176,7 +180,8 @@ func suits(path, library string) error {
 	}
 	defer l.Close()
 	if l.Machine != f.Machine || l.Class != f.Class {
-		return fmt.Errorf("%s is for %v (%v), and the libraries are for %v (%v)", path, f.Machine, f.Class, l.Machine, l.Class)
+		return fmt.Errorf("%s is for %v (%v), and the libraries are for %v (%v)",
+			path, f.Machine, f.Class, l.Machine, l.Class)
 	}
 	return nil
 }
@@ -195,7 +200,9 @@ func interpreter(f *elf.File) string {
 
 func providerFolders() []string {
 	var all []string
-	for _, p := range [...]string{"/usr/lib/*/libibverbs", "/usr/lib64/libibverbs", "/usr/lib/libibverbs", "/usr/local/lib*/libibverbs"} {
+	for _, p := range [...]string{
+		"/usr/lib/*/libibverbs", "/usr/lib64/libibverbs", "/usr/lib/libibverbs", "/usr/local/lib*/libibverbs",
+	} {
 		m, _ := filepath.Glob(p)
 		all = append(all, m...)
 	}
@@ -210,5 +217,6 @@ func provider(folders []string) error {
 			return nil
 		}
 	}
-	return errors.New("rdma-core's provider librxe is not installed (Debian: apt-get install ibverbs-providers; Fedora: libibverbs)")
+	return errors.New("rdma-core's provider librxe is not installed" +
+		" (Debian: apt-get install ibverbs-providers; Fedora: libibverbs)")
 }

@@ -27,8 +27,8 @@ type Command struct {
 // Help is the long help.
 func (c *Command) Help() string {
 	return `Runs an unmodified program that uses libibverbs, librdmacm or rsockets on iWARP in user space: as an
-ordinary user, with no RDMA device and no kernel module. Both ends may be such programs; the other end may also be hardware
-or Linux's siw.
+ordinary user, with no RDMA device and no kernel module. Both ends may be such programs; the other end may also be
+hardware or Linux's siw.
 
     iwarp verbs -- rping -s &
     iwarp verbs -- rping -c -a 127.0.0.1 -v -C 3

@@ -64,6 +64,7 @@ static struct {
 	int (*fstat)(int, struct stat *);
 	int (*stat)(const char *, struct stat *);
 	int (*socket)(int, int, int);
+	int (*accept4)(int, struct sockaddr *, socklen_t *, int);
 	int (*dup)(int);
 	int (*dup2)(int, int);
 	int (*dup3)(int, int, int);
@@ -379,13 +380,42 @@ int fstat64(int fd, struct stat64 *st) { return stat_fd(fd, (struct stat *)st); 
 int stat64(const char *path, struct stat64 *st) { return stat_path(path, (struct stat *)st); }
 #endif
 
+// librspreload, if it is preloaded too, comes behind this library. It knows neither the
+// flags of socket, with which it leaves the socket to the kernel, nor accept4.
+static int rsockets(void)
+{
+	Dl_info next;
+	return dladdr((void *)REAL(socket), &next) && next.dli_fname && strstr(next.dli_fname, "librspreload");
+}
+
+// flagged gives a descriptor the flags of socket and accept4.
+static int flagged(int fd, int flags)
+{
+	if (fd >= 0 && flags & SOCK_NONBLOCK)
+		REAL(fcntl)(fd, F_SETFL, (void *)(intptr_t)O_NONBLOCK);
+	if (fd >= 0 && flags & SOCK_CLOEXEC)
+		REAL(fcntl)(fd, F_SETFD, (void *)(intptr_t)FD_CLOEXEC);
+	return fd;
+}
+
 int socket(int domain, int type, int protocol)
 {
 	if (domain == AF_NETLINK && protocol == 20 /* NETLINK_RDMA */) {
 		errno = EPROTONOSUPPORT; // so that rdma-core looks into SYSFS_PATH
 		return -1;
 	}
-	return REAL(socket)(domain, type, protocol);
+	int flags = type & (SOCK_NONBLOCK | SOCK_CLOEXEC);
+	if (!flags || !rsockets())
+		return REAL(socket)(domain, type, protocol);
+	return flagged(REAL(socket)(domain, type & ~flags, protocol), flags);
+}
+
+int accept4(int fd, struct sockaddr *addr, socklen_t *len, int flags)
+{
+	int c = REAL(accept4)(fd, addr, len, flags);
+	if (c >= 0 || errno != ENOTSOCK || !rsockets())
+		return c;
+	return flagged(accept(fd, addr, len), flags);
 }
 
 // Polling. A program that spins on an empty queue has one of the processors to itself,
@@ -495,20 +525,4 @@ struct ibv_context *ibv_open_device(struct ibv_device *dev)
 		ctx->ops.poll_cq = poll_cq;
 	}
 	return ctx;
-}
-
-// librspreload knows accept and not accept4, with which newer programs call it: on a
-// descriptor that is no socket of the kernel's they get what accept does.
-int accept4(int fd, struct sockaddr *addr, socklen_t *len, int flags)
-{
-	static int (*next)(int, struct sockaddr *, socklen_t *, int);
-	int c = ((__typeof__(next))find((void **)&next, "accept4"))(fd, addr, len, flags);
-	if (c >= 0 || errno != ENOTSOCK)
-		return c;
-	c = accept(fd, addr, len);
-	if (c >= 0 && flags & SOCK_NONBLOCK) {
-		int (*set)(int, int, ...) = dlsym(RTLD_DEFAULT, "fcntl"); // librspreload's, if it has one
-		set(c, F_SETFL, O_NONBLOCK);
-	}
-	return c;
 }

@@ -219,6 +219,9 @@ func (c *Conn) halfEnded() {
 	c.setState(done)
 	c.qp.sendCQ.removePolled(c)
 	c.qp.recvCQ.removePolled(c)
+	if c.poller != nil {
+		spins.guests.end(c)
+	}
 	c.give()
 	c.qp.pushEnd(c.Err())
 	close(c.done)

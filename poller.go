@@ -22,6 +22,9 @@ type poller struct {
 	spinners atomic.Int32 // callers that spin on the connection
 	window   atomic.Int64 // of policy: nanoseconds
 	gosched  atomic.Int64 // when one that spins has last let other goroutines run
+	guest    atomic.Bool  // of those that spin for others
+	wanted   atomic.Int64 // when it was last to be one
+	ended    atomic.Bool  // it will not be one any more
 	mu       sync.Mutex
 	policy   spinPolicy
 

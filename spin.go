@@ -64,6 +64,7 @@ func (p *spinPolicy) spun(wait time.Duration, octets int) {
 type spinBudget struct {
 	spinning atomic.Int32 // goroutines
 	procs    atomic.Int32 // processors, as of the last look; 0 before the first
+	guests   guests
 
 	mu     sync.Mutex
 	looked time.Duration // when procs was set

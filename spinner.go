@@ -74,11 +74,23 @@ func (s *spinner) start(conns []*Conn, caller bool) bool {
 	s.now = uptime()
 	s.began = s.now
 	if !spins.begin(s.now, runtime.GOMAXPROCS) {
+		if spins.spinning.Load() > 0 {
+			s.visit()
+		}
 		return false
 	}
 	s.running = true
 	s.count(1)
 	return true
+}
+
+// visit has those that spin read the connections meanwhile.
+func (s *spinner) visit() {
+	for i, c := range s.conns {
+		if s.hot&(1<<i) != 0 && c.poller.spinners.Load() == 0 {
+			spins.guests.add(c, s.now)
+		}
+	}
 }
 
 // count adds to the callers that spin on the connections.
@@ -135,7 +147,9 @@ func (s *spinner) next() bool {
 	if s.now-s.began >= s.window {
 		return false // that was the last try
 	}
-	tcpsock.Yield()
+	if !spins.guests.receive(s.now) {
+		tcpsock.Yield()
+	}
 	s.now = uptime()
 	if spins.single() {
 		runtime.Gosched()

@@ -11,6 +11,7 @@ import (
 	"github.com/go-iwarp/iwarp/cmd/iwarp/internal/bench"
 	"github.com/go-iwarp/iwarp/cmd/iwarp/internal/conform"
 	"github.com/go-iwarp/iwarp/cmd/iwarp/internal/demo"
+	"github.com/go-iwarp/iwarp/cmd/iwarp/internal/filecopy"
 	"github.com/go-iwarp/iwarp/cmd/iwarp/internal/inspect"
 	"github.com/go-iwarp/iwarp/cmd/iwarp/internal/ping"
 	"github.com/go-iwarp/iwarp/cmd/iwarp/internal/verbs"
@@ -23,11 +24,13 @@ Exit codes: 0 success, 1 the run failed, 2 the command line is wrong and nothing
 // grammar is the command line.
 type grammar struct {
 	Bench   bench.Command   `cmd:"" help:"Measure bandwidth, latency and message rate, beside plain TCP."`
+	Cp      filecopy.Copy   `cmd:"" help:"Copy files and directories to or from a host that runs \"iwarp serve\"."`
 	Conform conform.Command `cmd:"" help:"Test an iWARP endpoint against the RFCs, with good and hostile peers."`
 	Demo    demo.Command    `cmd:"" help:"Show what RDMA does, with both ends in this process."`
 	Inspect inspect.Command `cmd:"" help:"Tell from a capture what happened on iWARP connections, and who broke which rule."`
 	Ping    ping.Command    `cmd:"" help:"Exchange data with a peer, as client or server of the protocol of Linux's rping."`
 	Verbs   verbs.Command   `cmd:"" help:"Run a program of libibverbs, librdmacm or rsockets on iWARP in user space (Linux)."`
+	Serve   filecopy.Serve  `cmd:"" help:"Serve a directory to \"iwarp cp\"."`
 	Version versionCmd      `cmd:"" help:"Show the version and the RFCs that are supported."`
 }
 

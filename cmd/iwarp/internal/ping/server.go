@@ -5,9 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"net"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -92,7 +90,7 @@ func (s *pingServer) run(ctx context.Context, addr string) error {
 // serveOn serves the clients that come to nl until ctx ends, and closes it.
 func (s *pingServer) serveOn(ctx context.Context, nl net.Listener) error {
 	cfg := s.cfg.Clone()
-	cfg.Logger = slog.New(startupLog{s.out})
+	cfg.Logger = ui.StartupLog(s.out)
 	ln, err := iwarp.NewListener(nl, cfg)
 	if err != nil {
 		_ = nl.Close()
@@ -135,45 +133,6 @@ func (s *pingServer) accept(ctx context.Context, ln *iwarp.Listener, wg *sync.Wa
 		})
 	}
 }
-
-// startupLog is a log handler that tells of what a listener warns of: a connection that
-// got no further than startup, a failure to take one.
-type startupLog struct{ out *ui.Output }
-
-// Enabled implements [slog.Handler].
-func (startupLog) Enabled(_ context.Context, l slog.Level) bool { return l >= slog.LevelWarn }
-
-// Handle implements [slog.Handler]. What happens to a connection the server tells itself.
-func (h startupLog) Handle(_ context.Context, r slog.Record) error {
-	what, ok := strings.CutPrefix(r.Message, "iwarp ")
-	if !ok || !strings.HasPrefix(what, "startup") && !strings.HasPrefix(what, "accept") {
-		return nil
-	}
-	e := ui.ErrorEvent{Error: what}
-	peer, more := "", ""
-	r.Attrs(func(a slog.Attr) bool {
-		switch v := a.Value.Any().(type) {
-		case error:
-			e = ui.NewErrorEvent(fmt.Errorf("%s: %w", what, v))
-		case net.Addr:
-			if a.Key == "remote" {
-				peer = v.String()
-			}
-		case uint64:
-			more = fmt.Sprintf(" (and %d more since the last one told)", v)
-		}
-		return true
-	})
-	e.Peer, e.Error = peer, e.Error+more
-	h.out.Emit(e)
-	return nil
-}
-
-// WithAttrs implements [slog.Handler].
-func (h startupLog) WithAttrs([]slog.Attr) slog.Handler { return h }
-
-// WithGroup implements [slog.Handler].
-func (h startupLog) WithGroup(string) slog.Handler { return h }
 
 // client is the life of one connection.
 func (s *pingServer) client(ctx context.Context, r *iwarp.ConnRequest) {

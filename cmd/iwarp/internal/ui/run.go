@@ -45,7 +45,7 @@ func RunLine(ctx context.Context, grammar any, description string, args []string
 		kong.Name("iwarp"), kong.Description(description),
 		kong.Writers(stdout, stderr), kong.Exit(func(int) { helped = true }),
 		kong.ConfigureHelp(kong.HelpOptions{WrapUpperBound: 100, NoExpandSubcommands: true}),
-		kong.ExplicitGroups([]kong.Group{startupGroup}),
+		kong.ExplicitGroups([]kong.Group{startupGroup, accessGroup}),
 		kong.BindTo(ctx, (*context.Context)(nil)), kong.Bind(out),
 	)
 	if err != nil {
@@ -61,6 +61,18 @@ func RunLine(ctx context.Context, grammar any, description string, args []string
 	}
 	return exitCode(out, kctx.Run())
 }
+
+// ExitError is an error of a command that has exit codes of its own. An Err of
+// ErrReported has been told already.
+type ExitError struct {
+	Code int
+	Err  error
+}
+
+func (e *ExitError) Error() string { return e.Err.Error() }
+
+// Unwrap returns Err.
+func (e *ExitError) Unwrap() error { return e.Err }
 
 // ErrRuleBroken makes the command end with ExitRuleBroken.
 var ErrRuleBroken = errors.New("a rule was broken")
@@ -90,12 +102,17 @@ func exitCode(out *Output, err error) int {
 		return ExitOK
 	case errors.Is(err, ErrRuleBroken):
 		return ExitRuleBroken
-	case !errors.Is(err, ErrReported):
+	}
+	code := ExitFailed
+	if own := (*ExitError)(nil); errors.As(err, &own) {
+		code = own.Code
+	}
+	if err != nil && !errors.Is(err, ErrReported) {
 		e := NewErrorEvent(err)
-		e.ExitCode = ExitFailed
+		e.ExitCode = code
 		out.Emit(e)
 	}
-	return ExitFailed
+	return code
 }
 
 // Or returns what v points at, or d without a v.

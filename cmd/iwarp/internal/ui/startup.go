@@ -17,6 +17,13 @@ var startupGroup = kong.Group{
 	Description: "The same in every command. What is agreed on depends on the peer too, and is shown.",
 }
 
+// accessGroup is the heading of the flags that say who may do what.
+var accessGroup = kong.Group{
+	Key:         "access",
+	Title:       "Access: how the two ends know each other",
+	Description: "On loopback nothing of it is needed.",
+}
+
 // StartupFlags are the settings of an iWARP connection. Every command that makes
 // one embeds them.
 type StartupFlags struct {

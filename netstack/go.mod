@@ -11,7 +11,7 @@ require (
 
 require (
 	github.com/google/btree v1.1.2 // indirect
-	golang.org/x/time v0.7.0 // indirect
+	golang.org/x/time v0.16.0 // indirect
 )
 
 replace github.com/go-iwarp/iwarp => ../

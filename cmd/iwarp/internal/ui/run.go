@@ -69,6 +69,7 @@ type ExitError struct {
 	Err  error
 }
 
+// Error returns the text of Err.
 func (e *ExitError) Error() string { return e.Err.Error() }
 
 // Unwrap returns Err.

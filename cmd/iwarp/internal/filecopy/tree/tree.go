@@ -33,6 +33,7 @@ const (
 	Other
 )
 
+// String returns the name for people.
 func (k Kind) String() string {
 	return [...]string{"nothing", "file", "directory", "symbolic link", "special file"}[min(k, Other)]
 }

@@ -69,6 +69,7 @@ var opNames = [...]string{
 	Check: "check", Create: "create", Probe: "probe", Store: "store", Commit: "commit", Release: "release", SetAttr: "setattr",
 }
 
+// String returns the name for people.
 func (o Op) String() string {
 	if int(o) < len(opNames) && opNames[o] != "" {
 		return opNames[o]

@@ -47,7 +47,11 @@ func (f *accessFlags) token() (string, error) {
 		}
 	}
 	if t != "" && len(t) < wire.MinToken {
-		return "", fmt.Errorf("the token has %d characters: %d or more, so that nobody finds it by trying", len(t), wire.MinToken)
+		return "", fmt.Errorf(
+			"the token has %d characters: %d or more, so that nobody finds it by trying",
+			len(t),
+			wire.MinToken,
+		)
 	}
 	return t, nil
 }

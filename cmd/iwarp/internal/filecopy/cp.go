@@ -43,10 +43,10 @@ const maxConnections = 64
 
 // Help is the long help.
 func (c *Copy) Help() string {
-	return `Copies files between this host and one that runs "iwarp serve". Octets go from file to file by RDMA Read and Write,
-with a checksum end to end. Permissions, times, symbolic and hard links and holes are kept; a file of the same size,
-time and permissions is not copied again. A file at the destination is replaced when the new one is complete: nobody ever
-sees half of one. After a break the same command goes on where it was.
+	return `Copies files between this host and one that runs "iwarp serve". Octets go from file to file by RDMA Read
+and Write, with a checksum end to end. Permissions, times, symbolic and hard links and holes are kept; a file of
+the same size, time and permissions is not copied again. A file at the destination is replaced when the new one is
+complete: nobody ever sees half of one. After a break the same command goes on where it was.
 
   iwarp cp host:/file .             a file from there to here
   iwarp cp -r dir host:/backup      dir becomes /backup/dir
@@ -59,8 +59,8 @@ Access: a token that both ends know (--token-file) or certificates (--cert, --ca
 needed. With a token alone the two ends prove to each other that they know it, bound to the TLS connection.
 
 Exit codes: 0 all is there; 2 the command line is wrong. The others are rsync's: 5 access refused, 10 network, 11 a
-directory here cannot be used, 12 the other end broke the protocol, 20 interrupted, 23 some files could not be copied, 24 some
-files went before they were read, 30 the server was silent.
+directory here cannot be used, 12 the other end broke the protocol, 20 interrupted, 23 some files could not be
+copied, 24 some files went before they were read, 30 the server was silent.
 
 With --json every line is an object; "event" says which:
 
@@ -80,7 +80,11 @@ func (c *Copy) Validate() error {
 		case from.remote() == to.remote() && to.remote():
 			return fmt.Errorf("%s and %s: both at a server: one end of a copy is here", from.text, to.text)
 		case !from.remote() && !to.remote():
-			return fmt.Errorf("%s and %s: both here: HOST:/PATH is at a server (and ./a:b is a file here)", from.text, to.text)
+			return fmt.Errorf(
+				"%s and %s: both here: HOST:/PATH is at a server (and ./a:b is a file here)",
+				from.text,
+				to.text,
+			)
 		case from.addr != c.Paths[0].addr:
 			return fmt.Errorf("%s and %s: sources at several servers", c.Paths[0].text, from.text)
 		}
@@ -198,7 +202,10 @@ func (c *Copy) omit(t *transfer, from location, kind tree.Kind) bool {
 	if kind != tree.Dir || c.Recursive {
 		return false
 	}
-	t.report.failed(item{from: tree.Entry{Path: from.text, Kind: kind}}, errors.New("a directory is copied with -r only"))
+	t.report.failed(
+		item{from: tree.Entry{Path: from.text, Kind: kind}},
+		errors.New("a directory is copied with -r only"),
+	)
 	return true
 }
 
@@ -215,7 +222,12 @@ func (c *Copy) target(from, to location, dir bool, name string, there tree.Kind)
 	return base
 }
 
-func (c *Copy) uploading(ctx context.Context, t *transfer, l *link, from, to location) (*plan, iter.Seq2[tree.Entry, error], func(), error) {
+func (c *Copy) uploading(
+	ctx context.Context,
+	t *transfer,
+	l *link,
+	from, to location,
+) (*plan, iter.Seq2[tree.Entry, error], func(), error) {
 	name, err := filepath.EvalSymlinks(from.path) // what is named is what is copied
 	if err == nil {
 		name, err = filepath.Abs(name)
@@ -257,7 +269,12 @@ func (c *Copy) uploading(ctx context.Context, t *transfer, l *link, from, to loc
 	return p, local.Walk(ctx, within, c.Recursive, nil), func() { _ = local.Close() }, nil
 }
 
-func (c *Copy) downloading(ctx context.Context, t *transfer, l *link, from, to location) (*plan, iter.Seq2[tree.Entry, error], func(), error) {
+func (c *Copy) downloading(
+	ctx context.Context,
+	t *transfer,
+	l *link,
+	from, to location,
+) (*plan, iter.Seq2[tree.Entry, error], func(), error) {
 	e, err := l.stat(ctx, from.path)
 	if err == nil && e.Kind == tree.None {
 		err = &fs.PathError{Op: "copy", Path: from.text, Err: fs.ErrNotExist}

@@ -59,7 +59,16 @@ func (d *download) placeAll(ctx context.Context, l *link, asked []item, rep *wir
 	for i := range rep.Entries {
 		e, err := rep.Entries[i].Tree()
 		if err == nil && (e.Kind != tree.File || e.Size > wire.Chunk-total) {
-			return errFatal{fmt.Errorf("get: %q, a %v of %d octets behind %d others: the region has %d", e.Path, e.Kind, e.Size, total, wire.Chunk)}
+			return errFatal{
+				fmt.Errorf(
+					"get: %q, a %v of %d octets behind %d others: the region has %d",
+					e.Path,
+					e.Kind,
+					e.Size,
+					total,
+					wire.Chunk,
+				),
+			}
 		}
 		if err != nil {
 			d.report.failed(asked[i], err)
@@ -208,7 +217,9 @@ func (p *pull) chunk(ctx context.Context, l *link, off, n int64) error {
 		return err
 	}
 	if wire.SumOf(l.buf, rep.Spans) != rep.Sum {
-		return &serverError{fmt.Sprintf("%s: the octets at %d have another checksum than at the server", p.item.from.Path, off)}
+		return &serverError{
+			fmt.Sprintf("%s: the octets at %d have another checksum than at the server", p.item.from.Path, off),
+		}
 	}
 	p.report.progress(n, octets(rep.Spans), 0)
 	return write(p.sink, off, n, rep.Spans, l.buf)

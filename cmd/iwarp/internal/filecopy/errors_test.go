@@ -33,14 +33,20 @@ func TestAccess(t *testing.T) {
 	}{
 		{name: "loopback", code: 0},
 		{name: "token", server: []string{"--token-file", one}, client: []string{"--token-file", one}, code: 0},
-		{name: "token, plain", server: []string{"--token-file", one, "--plain"}, client: []string{"--token-file", one, "--plain"}, code: 0},
+		{
+			name:   "token, plain",
+			server: []string{"--token-file", one, "--plain"},
+			client: []string{"--token-file", one, "--plain"},
+			code:   0,
+		},
 		{
 			name: "another token", server: []string{"--token-file", one}, client: []string{"--token-file", two},
 			code: exitAccess, text: "the token is not the other end's",
 		},
 		{
-			name: "another token, plain", server: []string{"--token-file", one, "--plain"}, client: []string{"--token-file", two, "--plain"},
-			code: exitAccess, text: "the token is not the other end's",
+			name: "another token, plain", server: []string{"--token-file", one, "--plain"},
+			client: []string{"--token-file", two, "--plain"},
+			code:   exitAccess, text: "the token is not the other end's",
 		},
 		{
 			name: "no token, plain", server: []string{"--token-file", one, "--plain"}, client: []string{"--plain"},
@@ -51,10 +57,17 @@ func TestAccess(t *testing.T) {
 			code: exitAccess, text: "the token is not the other end's",
 		},
 		{
-			name: "TLS to plain", server: []string{"--token-file", one, "--plain"}, client: []string{"--token-file", one},
-			code: exitNetwork, text: "connecting to",
+			name: "TLS to plain", server: []string{"--token-file", one, "--plain"},
+			client: []string{"--token-file", one},
+			code:   exitNetwork, text: "connecting to",
 		},
-		{name: "plain to TLS", server: []string{"--token-file", one}, client: []string{"--plain", "--timeout", "1s"}, code: exitNetwork, text: "connecting to"},
+		{
+			name:   "plain to TLS",
+			server: []string{"--token-file", one},
+			client: []string{"--plain", "--timeout", "1s"},
+			code:   exitNetwork,
+			text:   "connecting to",
+		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			url, _ := serve(t, dir, c.server...)
@@ -69,13 +82,28 @@ func TestAccess(t *testing.T) {
 // A directory is not left open to the network.
 func TestOpenToAll(t *testing.T) {
 	out := cmdtest.NewLines()
-	if code := Main(cmdtest.Context(t), []string{"serve", "--listen", ":0", t.TempDir()}, out, out); code != ui.ExitFailed {
+	if code := Main(
+		cmdtest.Context(t),
+		[]string{"serve", "--listen", ":0", t.TempDir()},
+		out,
+		out,
+	); code != ui.ExitFailed {
 		t.Errorf("exit code %d", code)
 	}
-	cmdtest.MustContain(t, "serve", out.String(), "--listen :0 is reached from other hosts: access needs a token (--token-file)")
+	cmdtest.MustContain(
+		t,
+		"serve",
+		out.String(),
+		"--listen :0 is reached from other hosts: access needs a token (--token-file)",
+	)
 	short := put(t, []byte("short"), t.TempDir(), "t")
 	out = cmdtest.NewLines()
-	if code := Main(cmdtest.Context(t), []string{"serve", "--token-file", short, t.TempDir()}, out, out); code != ui.ExitFailed {
+	if code := Main(
+		cmdtest.Context(t),
+		[]string{"serve", "--token-file", short, t.TempDir()},
+		out,
+		out,
+	); code != ui.ExitFailed {
 		t.Errorf("exit code %d", code)
 	}
 	cmdtest.MustContain(t, "serve", out.String(), "the token has 5 characters: 16 or more")
@@ -99,7 +127,13 @@ func TestFailuresOfFiles(t *testing.T) {
 	put(t, []byte("x"), src, "in the way")
 	put(t, []byte("x"), dst, "in the way", "full")
 	url, _ := serve(t, dst)
-	code, text := cp(t, filepath.Join(src, "f"), filepath.Join(src, "nothing"), filepath.Join(src, "in the way"), url+"/")
+	code, text := cp(
+		t,
+		filepath.Join(src, "f"),
+		filepath.Join(src, "nothing"),
+		filepath.Join(src, "in the way"),
+		url+"/",
+	)
 	if code != exitPartial {
 		t.Errorf("exit code %d", code)
 	}
@@ -181,21 +215,45 @@ func TestHostileRequests(t *testing.T) {
 		{"NUL", wire.Request{Op: wire.Open, Entries: file("a\x00b", 0)}, "no path below the directory"},
 		{"the top as a file", wire.Request{Op: wire.Create, Entries: file(".", 0)}, "that is the directory itself"},
 		{"no entry", wire.Request{Op: wire.Open}, "open with 0 entries: expected one"},
-		{"two entries", wire.Request{Op: wire.Create, Entries: append(file("a", 0), file("b", 0)...)}, "create with 2 entries"},
+		{
+			"two entries",
+			wire.Request{Op: wire.Create, Entries: append(file("a", 0), file("b", 0)...)},
+			"create with 2 entries",
+		},
 		{"negative size", wire.Request{Op: wire.Create, Entries: file("a", -1)}, "size -1: negative"},
 		{"list of nothing", wire.Request{Op: wire.List}, "list without a path"},
 		{"handle", wire.Request{Op: wire.Load, Handle: 77}, "file 77 is not open"},
 		{"handle of a file that is read", wire.Request{Op: wire.Store, Handle: opened.Handle}, "is not being made"},
-		{"beyond the end", wire.Request{Op: wire.Load, Handle: opened.Handle, Len: 2}, "octets 0 to 0+2 of a file of 1"},
+		{
+			"beyond the end",
+			wire.Request{Op: wire.Load, Handle: opened.Handle, Len: 2},
+			"octets 0 to 0+2 of a file of 1",
+		},
 		{"negative offset", wire.Request{Op: wire.Load, Handle: opened.Handle, Off: -1, Len: 1}, "octets -1 to -1+1"},
 		{"overflow", wire.Request{Op: wire.Load, Handle: opened.Handle, Off: 1<<63 - 1, Len: 1}, "of a file of 1"},
 		{"store beyond the end", wire.Request{Op: wire.Store, Handle: made.Handle, Off: 5, Len: 6}, "of a file of 10"},
-		{"data beyond the chunk", wire.Request{Op: wire.Store, Handle: made.Handle, Len: 5, Spans: []tree.Span{{Off: 3, Len: 3}}}, "not in order within a chunk of 5"},
-		{"data out of order", wire.Request{Op: wire.Store, Handle: made.Handle, Len: 5, Spans: []tree.Span{{Off: 3, Len: 1}, {Off: 1, Len: 1}}}, "not in order"},
-		{"wrong checksum", wire.Request{Op: wire.Store, Handle: made.Handle, Len: 5, Spans: wire.Whole(5)}, "another checksum"},
+		{
+			"data beyond the chunk",
+			wire.Request{Op: wire.Store, Handle: made.Handle, Len: 5, Spans: []tree.Span{{Off: 3, Len: 3}}},
+			"not in order within a chunk of 5",
+		},
+		{
+			"data out of order",
+			wire.Request{Op: wire.Store, Handle: made.Handle, Len: 5, Spans: []tree.Span{{Off: 3, Len: 1}, {Off: 1, Len: 1}}},
+			"not in order",
+		},
+		{
+			"wrong checksum",
+			wire.Request{Op: wire.Store, Handle: made.Handle, Len: 5, Spans: wire.Whole(5)},
+			"another checksum",
+		},
 		{"bundle beyond the region", wire.Request{Op: wire.Put, Entries: file("a", wire.Chunk+1)}, "the region has"},
 		{"bundle with a wrong checksum", wire.Request{Op: wire.Put, Entries: file("a", 5)}, "another checksum"},
-		{"commit as another", wire.Request{Op: wire.Commit, Handle: made.Handle, Entries: file("other", 10)}, `commit of "other"`},
+		{
+			"commit as another",
+			wire.Request{Op: wire.Commit, Handle: made.Handle, Entries: file("other", 10)},
+			`commit of "other"`,
+		},
 	} {
 		_, err := l.ask(ctx, &c.req)
 		var said *serverError
@@ -244,7 +302,10 @@ func TestNothingBeforeTheProof(t *testing.T) {
 	}
 	defer conn.Abort()
 	l := &link{conn: conn, patience: cmdtest.Patience, in: make([]byte, wire.MaxMessage)}
-	if _, err := l.ask(cmdtest.Context(t), &wire.Request{Op: wire.List, Entries: []wire.Entry{{Path: []byte(".")}}}); err == nil ||
+	if _, err := l.ask(
+		cmdtest.Context(t),
+		&wire.Request{Op: wire.List, Entries: []wire.Entry{{Path: []byte(".")}}},
+	); err == nil ||
 		!strings.Contains(err.Error(), "expected hello") {
 		t.Error(err)
 	}
@@ -302,7 +363,12 @@ func TestTruncatedWhileRead(t *testing.T) {
 		t.Fatal(err)
 	}
 	var sum wire.Sum
-	if err := s.Guarded(func() { sum = wire.SumOf(s.Mapped(), wire.Whole(2*wire.Chunk)) }); !errors.Is(err, tree.ErrChanged) {
+	if err := s.Guarded(
+		func() { sum = wire.SumOf(s.Mapped(), wire.Whole(2*wire.Chunk)) },
+	); !errors.Is(
+		err,
+		tree.ErrChanged,
+	) {
 		t.Errorf("%v, %x", err, sum)
 	}
 	if err := raw(t, url).push(ctx, s.Mapped()[:wire.Chunk], wire.Whole(wire.Chunk)); err == nil {
@@ -316,7 +382,12 @@ func TestInterrupted(t *testing.T) {
 	ctx, cancel := context.WithCancel(cmdtest.Context(t))
 	cancel()
 	out := cmdtest.NewLines()
-	if code := Main(ctx, []string{"cp", put(t, octetsOf(10), t.TempDir(), "f"), url + "/"}, out, out); code != exitStopped {
+	if code := Main(
+		ctx,
+		[]string{"cp", put(t, octetsOf(10), t.TempDir(), "f"), url + "/"},
+		out,
+		out,
+	); code != exitStopped {
 		t.Errorf("exit code %d: %s", code, out)
 	}
 }
@@ -363,7 +434,10 @@ func TestLocations(t *testing.T) {
 		{text: "iwarp://h", addr: "h:7175", path: ".", contents: true},
 	} {
 		var l location
-		if err := l.UnmarshalText([]byte(c.text)); err != nil || l.addr != c.addr || l.path != c.path || l.contents != c.contents {
+		if err := l.UnmarshalText(
+			[]byte(c.text),
+		); err != nil || l.addr != c.addr || l.path != c.path ||
+			l.contents != c.contents {
 			t.Errorf("%q: %+v, %v", c.text, l, err)
 		}
 	}

@@ -126,7 +126,10 @@ func TestKill(t *testing.T) {
 			t.Fatalf("kill %d, %d old and %d new: the next run: %v", i, kinds[0], kinds[1], err)
 		}
 		for n := range sizes {
-			if got, err := os.ReadFile(filepath.Join(dst, "d", fmt.Sprint(n))); err != nil || !bytes.Equal(got, versions[1][n]) {
+			if got, err := os.ReadFile(
+				filepath.Join(dst, "d", fmt.Sprint(n)),
+			); err != nil ||
+				!bytes.Equal(got, versions[1][n]) {
 				t.Fatalf("kill %d: after the next run file %d is not the new one, %v", i, n, err)
 			}
 		}

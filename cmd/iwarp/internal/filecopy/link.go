@@ -31,7 +31,13 @@ type serverError struct{ text string }
 func (e *serverError) Error() string { return "the server: " + e.text }
 
 // newLink greets the server; session is that of another connection, or nil.
-func newLink(ctx context.Context, conn *iwarp.Conn, token string, session []byte, patience time.Duration) (*link, error) {
+func newLink(
+	ctx context.Context,
+	conn *iwarp.Conn,
+	token string,
+	session []byte,
+	patience time.Duration,
+) (*link, error) {
 	l := &link{
 		conn: conn, patience: patience, in: make([]byte, wire.MaxMessage), buf: make([]byte, wire.Chunk),
 		open: map[*pull]uint64{},
@@ -124,7 +130,10 @@ var errSilent = errors.New("no answer of the server")
 func (l *link) push(ctx context.Context, chunk []byte, spans []tree.Span) error {
 	for _, s := range spans {
 		to := l.region.Slice(uint64(s.Off), uint64(s.Len))
-		if err := l.within(ctx, func(ctx context.Context) error { return l.conn.RDMAWrite(ctx, chunk[s.Off:][:s.Len], to) }); err != nil {
+		if err := l.within(
+			ctx,
+			func(ctx context.Context) error { return l.conn.RDMAWrite(ctx, chunk[s.Off:][:s.Len], to) },
+		); err != nil {
 			return err
 		}
 	}
@@ -135,7 +144,10 @@ func (l *link) push(ctx context.Context, chunk []byte, spans []tree.Span) error 
 func (l *link) fetch(ctx context.Context, from iwarp.RemoteBuffer, spans []tree.Span) error {
 	for _, s := range spans {
 		at := from.Slice(uint64(s.Off), uint64(s.Len))
-		if err := l.within(ctx, func(ctx context.Context) error { return l.conn.RDMARead(ctx, l.buf[s.Off:][:s.Len], at) }); err != nil {
+		if err := l.within(
+			ctx,
+			func(ctx context.Context) error { return l.conn.RDMARead(ctx, l.buf[s.Off:][:s.Len], at) },
+		); err != nil {
 			return err
 		}
 	}

@@ -200,7 +200,11 @@ func (p *plan) finish(ctx context.Context, l *link) (*link, error) {
 		for len(part.items) > 0 {
 			n := fits(part.items)
 			var err error
-			if l, err = p.try(ctx, l, func(ctx context.Context, l *link) error { return part.do(ctx, l, part.items[:n]) }); err != nil {
+			if l, err = p.try(
+				ctx,
+				l,
+				func(ctx context.Context, l *link) error { return part.do(ctx, l, part.items[:n]) },
+			); err != nil {
 				return l, err
 			}
 			part.items = part.items[n:]

@@ -66,7 +66,13 @@ func (e summaryEvent) EventKind() string { return "summary" }
 func entries(n uint64) string { return fmt.Sprintf("%d %s", n, ui.Word(n == 1, "entry", "entries")) }
 
 func (e summaryEvent) Text() string {
-	s := fmt.Sprintf("%s, %s in %v: %s", entries(e.Copied), ui.Amount(e.Octets), ui.Round(e.Elapsed), ui.Rate(int(e.Octets), e.Elapsed))
+	s := fmt.Sprintf(
+		"%s, %s in %v: %s",
+		entries(e.Copied),
+		ui.Amount(e.Octets),
+		ui.Round(e.Elapsed),
+		ui.Rate(int(e.Octets), e.Elapsed),
+	)
 	if e.dry {
 		s = fmt.Sprintf("would copy %s, %s", entries(e.Copied), ui.Amount(e.Octets))
 	}
@@ -100,10 +106,19 @@ type report struct {
 func newReport(out *ui.Output, verbose, dry bool) *report {
 	r := &report{out: out, verbose: verbose, dry: dry, start: time.Now()}
 	if out.Terminal && !out.JSON && !dry {
-		r.bar = progressbar.NewOptions64(1,
-			progressbar.OptionSetWriter(out.Stdout), progressbar.OptionShowBytes(true), progressbar.OptionUseIECUnits(true),
-			progressbar.OptionSetPredictTime(true), progressbar.OptionThrottle(100*time.Millisecond),
-			progressbar.OptionClearOnFinish(), progressbar.OptionSetWidth(30), progressbar.OptionShowTotalBytes(true))
+		r.bar = progressbar.NewOptions64(
+			1,
+			progressbar.OptionSetWriter(
+				out.Stdout,
+			),
+			progressbar.OptionShowBytes(true),
+			progressbar.OptionUseIECUnits(true),
+			progressbar.OptionSetPredictTime(true),
+			progressbar.OptionThrottle(100*time.Millisecond),
+			progressbar.OptionClearOnFinish(),
+			progressbar.OptionSetWidth(30),
+			progressbar.OptionShowTotalBytes(true),
+		)
 	}
 	return r
 }

@@ -147,7 +147,13 @@ func (c *served) put(req *wire.Request, rep *wire.Reply) error {
 	for i := range req.Entries {
 		if e := &req.Entries[i]; isData(e) {
 			if e.Size < 0 || e.Size > wire.Chunk-total {
-				return fmt.Errorf("%q: %d octets behind %d others: the region has %d", e.Path, e.Size, total, wire.Chunk)
+				return fmt.Errorf(
+					"%q: %d octets behind %d others: the region has %d",
+					e.Path,
+					e.Size,
+					total,
+					wire.Chunk,
+				)
 			}
 			total += e.Size
 		}
@@ -400,7 +406,10 @@ func (c *served) commit(req *wire.Request, _ *wire.Reply) error {
 	}
 	k.ended = true
 	if e.Path != k.entry.Path || e.Size != k.entry.Size {
-		return errors.Join(fmt.Errorf("commit of %q, %d octets: it is %q, %d octets", e.Path, e.Size, k.entry.Path, k.entry.Size), k.Abandon())
+		return errors.Join(
+			fmt.Errorf("commit of %q, %d octets: it is %q, %d octets", e.Path, e.Size, k.entry.Path, k.entry.Size),
+			k.Abandon(),
+		)
 	}
 	c.moved(1, 0)
 	return k.Commit(e)

@@ -156,7 +156,12 @@ func (t *transfer) join(ctx context.Context) (*link, error) {
 
 // chunks calls do for each chunk of a file of size octets: here on l, or on the
 // connection of a worker that has nothing to do.
-func (t *transfer) chunks(ctx context.Context, l *link, size int64, do func(ctx context.Context, l *link, off, n int64) error) error {
+func (t *transfer) chunks(
+	ctx context.Context,
+	l *link,
+	size int64,
+	do func(ctx context.Context, l *link, off, n int64) error,
+) error {
 	var wg sync.WaitGroup
 	var mu sync.Mutex
 	var first error

@@ -35,7 +35,10 @@ func (t *Tree) OpenSource(p string) (*Source, error) {
 	if err != nil {
 		return nil, errors.Join(err, f.Close())
 	}
-	s := &Source{f: f, entry: Entry{Path: p, Kind: File, Perm: info.Mode().Perm(), Size: info.Size(), MTime: info.ModTime()}}
+	s := &Source{
+		f:     f,
+		entry: Entry{Path: p, Kind: File, Perm: info.Mode().Perm(), Size: info.Size(), MTime: info.ModTime()},
+	}
 	s.mapped, _ = mapFile(f, s.entry.Size)
 	return s, nil
 }

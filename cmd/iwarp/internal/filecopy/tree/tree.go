@@ -174,8 +174,15 @@ func (t *Tree) parentOf(p string, open func(string) (*dir, error)) (*dir, string
 
 // Check refuses a path that is none below a tree's directory.
 func Check(p string) error {
-	if !fs.ValidPath(strings.ToValidUTF8(p, "_")) || strings.ContainsRune(p, 0) || !filepath.IsLocal(filepath.FromSlash(p)) {
-		return &fs.PathError{Op: "open", Path: p, Err: errors.New("no path below the directory: names with slashes between, none of them empty, \".\" or \"..\"")}
+	if !fs.ValidPath(strings.ToValidUTF8(p, "_")) || strings.ContainsRune(p, 0) ||
+		!filepath.IsLocal(filepath.FromSlash(p)) {
+		return &fs.PathError{
+			Op:   "open",
+			Path: p,
+			Err: errors.New(
+				"no path below the directory: names with slashes between, none of them empty, \".\" or \"..\"",
+			),
+		}
 	}
 	return nil
 }

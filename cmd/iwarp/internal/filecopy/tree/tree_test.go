@@ -96,7 +96,11 @@ func TestTwoAtOnce(t *testing.T) {
 // What was left by a run that died is taken over; what is too much of it goes.
 func TestTakeOver(t *testing.T) {
 	tr, dir := open(t)
-	if err := os.WriteFile(filepath.Join(dir, partName("f")), []byte("much longer than it will be"), 0o600); err != nil {
+	if err := os.WriteFile(
+		filepath.Join(dir, partName("f")),
+		[]byte("much longer than it will be"),
+		0o600,
+	); err != nil {
 		t.Fatal(err)
 	}
 	e := Entry{Path: "f", Kind: File, Perm: 0o644, Size: 4}
@@ -123,7 +127,8 @@ func TestPartNames(t *testing.T) {
 func TestCheck(t *testing.T) {
 	for p, ok := range map[string]bool{
 		".": true, "a": true, "a/b": true, "..a": true, "\xff": true, "a b": true,
-		"": false, "..": false, "../a": false, "a/../b": false, "a//b": false, "/a": false, "a/": false, "./a": false, "a\x00": false,
+		"": false, "..": false, "../a": false, "a/../b": false, "a//b": false,
+		"/a": false, "a/": false, "./a": false, "a\x00": false,
 	} {
 		if err := Check(p); (err == nil) != ok {
 			t.Errorf("%q: %v", p, err)

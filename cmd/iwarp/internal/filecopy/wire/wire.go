@@ -65,8 +65,21 @@ const (
 )
 
 var opNames = [...]string{
-	Hello: "hello", Prove: "prove", List: "list", Stat: "stat", Get: "get", Put: "put", Open: "open", Load: "load",
-	Check: "check", Create: "create", Probe: "probe", Store: "store", Commit: "commit", Release: "release", SetAttr: "setattr",
+	Hello:   "hello",
+	Prove:   "prove",
+	List:    "list",
+	Stat:    "stat",
+	Get:     "get",
+	Put:     "put",
+	Open:    "open",
+	Load:    "load",
+	Check:   "check",
+	Create:  "create",
+	Probe:   "probe",
+	Store:   "store",
+	Commit:  "commit",
+	Release: "release",
+	SetAttr: "setattr",
 }
 
 // String returns the name for people.

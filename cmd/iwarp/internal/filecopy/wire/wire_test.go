@@ -28,11 +28,15 @@ var golden = []struct {
 		hex: "a4010306" + "81a10141" + "6407f50c5000000000000000000000000000000000",
 	},
 	{
-		name: "store", msg: &Request{Op: Store, Handle: 1, Off: 4096, Len: 10, Spans: []tree.Span{{Off: 2, Len: 3}}, Sum: Sum{1}},
-		hex: "a6010c0801091910000a0a0b818202030c5001000000000000000000000000000000",
+		name: "store",
+		msg:  &Request{Op: Store, Handle: 1, Off: 4096, Len: 10, Spans: []tree.Span{{Off: 2, Len: 3}}, Sum: Sum{1}},
+		hex:  "a6010c0801091910000a0a0b818202030c5001000000000000000000000000000000",
 	},
 	{
-		name: "entry", msg: &Reply{Entries: []Entry{{Path: []byte("f"), Kind: tree.File, Perm: 0o644, Size: 5, MTime: 1e9, Nanos: 1}}},
+		name: "entry",
+		msg: &Reply{
+			Entries: []Entry{{Path: []byte("f"), Kind: tree.File, Perm: 0o644, Size: 5, MTime: 1e9, Nanos: 1}},
+		},
 		hex: "a20681a6014166020103" + "1901a4040505" + "1a3b9aca000601" + "0b5000000000000000000000000000000000",
 	},
 	{name: "error", msg: &Reply{Err: "no"}, hex: "a201626e6f0b5000000000000000000000000000000000"},
@@ -60,7 +64,8 @@ func TestGolden(t *testing.T) {
 func TestEntries(t *testing.T) {
 	good := tree.Entry{Path: "a/b", Kind: tree.File, Perm: 0o640, Size: 7, MTime: time.Unix(-5, 7), Same: "c"}
 	w := Of(good)
-	if e, err := w.Tree(); err != nil || !e.MTime.Equal(good.MTime) || e.Path != good.Path || e.Perm != good.Perm || e.Same != good.Same {
+	if e, err := w.Tree(); err != nil || !e.MTime.Equal(good.MTime) || e.Path != good.Path || e.Perm != good.Perm ||
+		e.Same != good.Same {
 		t.Errorf("%+v, %v", e, err)
 	}
 	for _, c := range []struct {

@@ -239,7 +239,10 @@ func TestHostileRequests(t *testing.T) {
 		},
 		{
 			"data out of order",
-			wire.Request{Op: wire.Store, Handle: made.Handle, Len: 5, Spans: []tree.Span{{Off: 3, Len: 1}, {Off: 1, Len: 1}}},
+			wire.Request{
+				Op: wire.Store, Handle: made.Handle, Len: 5,
+				Spans: []tree.Span{{Off: 3, Len: 1}, {Off: 1, Len: 1}},
+			},
 			"not in order",
 		},
 		{

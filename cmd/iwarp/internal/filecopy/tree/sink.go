@@ -54,10 +54,17 @@ func (t *Tree) create(e Entry) (*Sink, error) {
 	return s, nil
 }
 
+// How long to wait for somebody else who is making the same file: it may be a run that has
+// just been killed, whose server is about to notice.
+const (
+	lockTries = 50
+	lockPause = 40 * time.Millisecond // at most, between two tries
+)
+
 // open opens the file. Another process, or another connection, may be making the same
-// one: it holds the lock then, and this one takes another name.
+// one: it holds the lock then, and if it goes on doing so, this one takes another name.
 func (s *Sink) open() error {
-	for range 2 {
+	for try := range lockTries + 1 {
 		f, err := s.d.OpenFile(s.tmp, os.O_RDWR|os.O_CREATE, 0o600)
 		if err != nil {
 			return err
@@ -67,7 +74,12 @@ func (s *Sink) open() error {
 			return nil
 		}
 		_ = f.Close()
-		s.tmp = partPrefix + rand.Text() + partSuffix
+		switch {
+		case try == lockTries-1:
+			s.tmp = partPrefix + rand.Text() + partSuffix
+		case try < lockTries-1:
+			time.Sleep(min(time.Duration(try)*time.Millisecond, lockPause))
+		}
 	}
 	return &fs.PathError{Op: "create", Path: s.name, Err: errors.New("somebody else is replacing it")}
 }

@@ -21,16 +21,16 @@ const description = `iWARP (RDMA over TCP) in user space: see what it does, and 
 
 Exit codes: 0 success, 1 the run failed, 2 the command line is wrong and nothing was run.`
 
-// grammar is the command line.
+// grammar is the command line, in the order in which a newcomer needs it.
 type grammar struct {
-	Bench   bench.Command   `cmd:"" help:"Measure bandwidth, latency and message rate, beside plain TCP."`
-	Cp      filecopy.Copy   `cmd:"" help:"Copy files and directories to or from a host that runs \"iwarp serve\"."`
-	Conform conform.Command `cmd:"" help:"Test an iWARP endpoint against the RFCs, with good and hostile peers."`
 	Demo    demo.Command    `cmd:"" help:"Show what RDMA does, with both ends in this process."`
-	Inspect inspect.Command `cmd:"" help:"Tell from a capture what happened on iWARP connections, and who broke which rule."`
 	Ping    ping.Command    `cmd:"" help:"Exchange data with a peer, as client or server of the protocol of Linux's rping."`
-	Verbs   verbs.Command   `cmd:"" help:"Run a program of libibverbs, librdmacm or rsockets on iWARP in user space (Linux)."`
+	Bench   bench.Command   `cmd:"" help:"Measure bandwidth, latency and message rate, beside plain TCP."`
 	Serve   filecopy.Serve  `cmd:"" help:"Serve a directory to \"iwarp cp\"."`
+	Cp      filecopy.Copy   `cmd:"" help:"Copy files and directories to or from a host that runs \"iwarp serve\"."`
+	Verbs   verbs.Command   `cmd:"" help:"Run a program of libibverbs, librdmacm or rsockets on iWARP in user space (Linux)."`
+	Inspect inspect.Command `cmd:"" help:"Tell from a capture what happened on iWARP connections, and who broke which rule."`
+	Conform conform.Command `cmd:"" help:"Test an iWARP endpoint against the RFCs, with good and hostile peers."`
 	Version versionCmd      `cmd:"" help:"Show the version and the RFCs that are supported."`
 }
 

@@ -22,8 +22,8 @@ type transfer struct {
 	dry     bool
 
 	session []byte
-	jobs    chan job // of the producer
-	handed  chan job // parts of a job, for a worker that is idle
+	jobs    chan job  // of the producer
+	handed  chan part // of a job, for a worker that is idle
 
 	mu       sync.Mutex
 	active   int           // jobs that are being done
@@ -50,7 +50,7 @@ func (t *transfer) run(ctx context.Context, first *link, produce func(ctx contex
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	t.session = first.session
-	t.jobs, t.handed, t.done = make(chan job), make(chan job), make(chan struct{})
+	t.jobs, t.handed, t.done = make(chan job), make(chan part), make(chan struct{})
 	var wg sync.WaitGroup
 	for range t.workers {
 		wg.Go(func() {
@@ -98,8 +98,15 @@ func (t *transfer) work(ctx context.Context) error {
 	for {
 		var err error
 		select {
-		case j := <-t.handed:
-			l, err = t.try(ctx, l, j)
+		case p := <-t.handed:
+			if l, err = t.ready(ctx, l); err == nil {
+				if p.do(ctx, l) != nil { // the job is told, and is tried again
+					l.close()
+					l = nil
+				}
+			} else {
+				p.fail(err)
+			}
 		case j := <-t.jobs:
 			l, err = t.try(ctx, l, j)
 			t.account(-1, false)
@@ -119,14 +126,8 @@ func (t *transfer) work(ctx context.Context) error {
 func (t *transfer) try(ctx context.Context, l *link, j job) (*link, error) {
 	var err error
 	for range maxTries {
-		if l != nil && l.dead() {
-			l.close()
-			l = nil
-		}
-		if l == nil {
-			if l, err = t.join(ctx); err != nil {
-				return nil, err
-			}
+		if l, err = t.ready(ctx, l); err != nil {
+			return nil, err
 		}
 		err = j(ctx, l)
 		var fatal errFatal
@@ -138,6 +139,15 @@ func (t *transfer) try(ctx context.Context, l *link, j job) (*link, error) {
 		l = nil
 	}
 	return nil, err
+}
+
+// ready returns l if it is well, and else a new connection.
+func (t *transfer) ready(ctx context.Context, l *link) (*link, error) {
+	if l != nil && !l.dead() {
+		return l, nil
+	}
+	l.close()
+	return t.join(ctx)
 }
 
 // join makes a connection of the transfer's session.
@@ -152,6 +162,12 @@ func (t *transfer) join(ctx context.Context) (*link, error) {
 		t.mu.Unlock()
 	}
 	return l, err
+}
+
+// part is a part of a job. Whoever takes it calls one of the two.
+type part struct {
+	do   job
+	fail func(error) // there is no connection to do it on
 }
 
 // chunks calls do for each chunk of a file of size octets: here on l, or on the
@@ -180,15 +196,19 @@ func (t *transfer) chunks(
 			break
 		}
 		wg.Add(1)
-		part := func(ctx context.Context, l *link) error {
-			defer wg.Done()
-			failed(do(ctx, l, off, n))
-			return nil // the file's job is told, and is tried again
+		p := part{fail: func(err error) {
+			failed(err)
+			wg.Done()
+		}}
+		p.do = func(ctx context.Context, l *link) error {
+			err := do(ctx, l, off, n)
+			p.fail(err)
+			return err
 		}
 		select {
-		case t.handed <- part:
+		case t.handed <- p:
 		default:
-			_ = part(ctx, l)
+			_ = p.do(ctx, l)
 		}
 	}
 	wg.Wait()

@@ -34,8 +34,10 @@ func use(name, help string, f func(*iwarp.DeviceUse) int64) Metric {
 func All() []Metric {
 	type totals = iwarp.DeviceTotals
 	return []Metric{
-		{"connections", "Connections that stand.", true,
-			func(t *totals, _ *iwarp.DeviceUse) float64 { return float64(t.Live) }},
+		{
+			"connections", "Connections that stand.", true,
+			func(t *totals, _ *iwarp.DeviceUse) float64 { return float64(t.Live) },
+		},
 		total("connections_total", "Connections ever made.", func(t *totals) uint64 { return t.Connections }),
 		total("connections_ended_total", "Connections that have ended gracefully.",
 			func(t *totals) uint64 { return t.EndedGracefully }),

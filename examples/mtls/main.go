@@ -98,13 +98,12 @@ func run(w io.Writer) error {
 	buf := make([]byte, 64)
 	m, rerr := c.Recv(ctx, buf)
 	fmt.Fprintf(w, "%s\n", buf[:m.Length])
-
 	down, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
 	over := make(chan error, 1)
 	go func() { over <- ln.Shutdown(down) }()
 	_, end := c.Recv(ctx, buf) // the server's FIN
-	fmt.Fprintln(w, "the server has left:", end == io.EOF)
+	fmt.Fprintln(w, "the server has left:", errors.Is(end, io.EOF))
 	err = errors.Join(err, rerr, c.Close(), <-over)
 	served.Wait()
 	return err
@@ -120,12 +119,11 @@ type ca struct {
 func newCA() (*ca, error) {
 	c := &ca{roots: x509.NewCertPool()}
 	t, err := c.issue("ca")
-	if err != nil {
-		return nil, err
+	if err == nil {
+		c.cert, c.by = t.Leaf, t.PrivateKey
+		c.roots.AddCert(c.cert)
 	}
-	c.cert, c.by = t.Leaf, t.PrivateKey
-	c.roots.AddCert(c.cert)
-	return c, nil
+	return c, err
 }
 
 // issue makes a certificate, and signs it; the first one signs itself.
@@ -134,8 +132,10 @@ func (c *ca) issue(name string) (tls.Certificate, error) {
 	if err != nil {
 		return tls.Certificate{}, err
 	}
-	own := &x509.Certificate{SerialNumber: big.NewInt(time.Now().UnixNano()), DNSNames: []string{name},
-		NotAfter: time.Now().Add(time.Hour), IsCA: c.cert == nil, BasicConstraintsValid: true}
+	own := &x509.Certificate{
+		SerialNumber: big.NewInt(time.Now().UnixNano()), DNSNames: []string{name},
+		NotAfter: time.Now().Add(time.Hour), IsCA: c.cert == nil, BasicConstraintsValid: true,
+	}
 	parent, by := c.cert, c.by
 	if parent == nil {
 		parent, by = own, key

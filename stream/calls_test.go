@@ -60,7 +60,9 @@ func TestWriteBuffers(t *testing.T) {
 // What a deadline keeps from being sent stays in the list.
 func TestWriteBuffersDeadline(t *testing.T) {
 	a, b := pair(t, &Config{RecvBuffer: 8192})
-	_ = a.SetWriteDeadline(time.Now().Add(10 * time.Millisecond))
+	granted(t, a, b)
+	_ = a.SetWriteDeadline(time.Now().Add(time.Hour))
+	go endWhenFull(a)
 	p := pattern(100000)
 	bufs := net.Buffers{p[:10], p[10:60000], p[60000:]}
 	n, err := a.WriteBuffers(&bufs)

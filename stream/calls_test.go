@@ -90,8 +90,8 @@ func pattern(n int) []byte {
 	return p
 }
 
-// io.Copy to and from a stream; a reader's error is handed up behind what it has read, and a writer's leaves what it has
-// not taken.
+// io.Copy to and from a stream; a reader's error is handed up behind what it has read, and a writer's leaves what it
+// has not taken.
 func TestCopy(t *testing.T) {
 	a, b := pair(t, nil)
 	p := pattern(3<<20 + 17)
@@ -99,7 +99,8 @@ func TestCopy(t *testing.T) {
 	if n, err := a.ReadFrom(iotest.HalfReader(bytes.NewReader(p))); n != int64(len(p)) || err != nil {
 		t.Fatal(n, err)
 	}
-	if n, err := a.ReadFrom(io.MultiReader(strings.NewReader("behind"), iotest.ErrReader(io.ErrNoProgress))); n != 6 || !errors.Is(err, io.ErrNoProgress) {
+	failing := io.MultiReader(strings.NewReader("behind"), iotest.ErrReader(io.ErrNoProgress))
+	if n, err := a.ReadFrom(failing); n != 6 || !errors.Is(err, io.ErrNoProgress) {
 		t.Fatal(n, err)
 	}
 	_ = a.CloseWrite()

@@ -51,9 +51,9 @@ const (
 // MaxMessage is the most that a message can have, in octets.
 const MaxMessage = 1<<31 - 1
 
-// NewMessages carries messages on c. What has been written to c before must have been read at the other end, and from then
-// on c is the Messages', but for CloseWrite, which tells the peer that no message follows, and its addresses. max bounds
-// the messages that this end receives, in octets; a longer one ends the connection. 0 means 1 MiB.
+// NewMessages carries messages on c. What has been written to c before must have been read at the other end, and from
+// then on c is the Messages', but for CloseWrite, which tells the peer that no message follows, and its addresses. max
+// bounds the messages that this end receives, in octets; a longer one ends the connection. 0 means 1 MiB.
 func NewMessages(c *Conn, max int) (*Messages, error) {
 	if max == 0 {
 		max = 1 << 20

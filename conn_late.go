@@ -2,6 +2,7 @@ package iwarp
 
 import (
 	"errors"
+	"os"
 	"sync/atomic"
 	"time"
 
@@ -25,11 +26,11 @@ var errWaits = errors.New("iwarp: a message waits for a receive")
 // waits keeps a segment that begins a message for which there is no receive, and reports
 // whether it has.
 func (c *Conn) waits(order uint64, seg []byte) bool {
-	if c.qp.cfg.RecvWait <= 0 || c.stream.Failed() || c.qp.queues.ready() {
+	if c.qp.cfg.RecvWait <= 0 || c.stream.Failed() {
 		return false
 	}
 	h, _, err := ddp.Parse(seg)
-	if err != nil || h.Tagged || h.QN != rdmap.QNSend || h.MO != 0 {
+	if err != nil || h.Tagged || h.QN != rdmap.QNSend || h.MO != 0 || c.qp.queues.ready() {
 		return false
 	}
 	l := &c.late
@@ -56,6 +57,25 @@ func (c *Conn) resume() (bool, error) {
 		return true, err
 	}
 	return true, nil
+}
+
+// prod has the receive goroutine look for the receive, where a caller that receives has
+// found that a message waits: that goroutine waits for octets, which may all be here.
+func (p *poller) prod() {
+	if !p.prodded {
+		p.prodded = true
+		_ = p.m.SetReadDeadline(aDeadlineAgo)
+	}
+}
+
+// wasProdded reports whether that is why a read has ended.
+func (c *Conn) wasProdded(err error) bool {
+	p := c.poller
+	if p == nil || !p.prodded || p.over || !errors.Is(err, os.ErrDeadlineExceeded) {
+		return false
+	}
+	p.prodded = false
+	return p.m.SetReadDeadline(time.Time{}) == nil
 }
 
 // The pauses between two looks for a receive.

@@ -82,7 +82,7 @@ func (c *Conn) placeSegment(order uint64, seg []byte) error {
 // more octets will come.
 func (c *Conn) received(err error) (over bool) {
 	c.stream.EndBatch()
-	if c.leftReceiving(err) || err == errWaits { //nolint:errorlint // never wrapped
+	if c.leftReceiving(err) || c.wasProdded(err) || err == errWaits { //nolint:errorlint // never wrapped
 		return false
 	}
 	if err != nil && c.closedBelow() {

@@ -31,6 +31,9 @@ type poller struct {
 	shared func() error // bound once
 	once   func() error
 	some   bool // once has found something; under owner
+	// prodded says that the read deadline has passed for the receive goroutine to look at a
+	// message that waits; under owner.
+	prodded bool
 }
 
 // newPoller returns nil where nobody but the receive goroutine receives.
@@ -137,6 +140,9 @@ func (c *Conn) pollOwned() (came int, urgent bool) {
 		p.over = true
 		// The receive goroutine is going to see the end as well. This is to be sure.
 		_ = p.m.SetReadDeadline(aDeadlineAgo)
+	}
+	if c.late.here {
+		p.prod()
 	}
 	return c.came, c.urgent
 }

@@ -38,7 +38,7 @@ type QPConfig struct {
 	// follows it on the connection waits too, and TCP holds the peer back. Default 0: a
 	// message without a receive ends the connection at once (1/2/02), as after RecvWait
 	// (https://www.rfc-editor.org/rfc/rfc5041#section-7.1). It is for ULPs that were
-	// made for InfiniBand, whose senders try again.
+	// made for InfiniBand, whose senders try again. Not with an SRQ.
 	RecvWait time.Duration
 	// Queues, if not nil, is where this QP's messages take their receives from and where
 	// its work requests complete: queues that are not this package's. SendCQ, RecvCQ and
@@ -146,6 +146,9 @@ func (q *QP) makeQueues(in *inbox) error {
 // checkQueues refuses queues of another tenant: programs that do not trust each
 // other share none (RFC 5042 section 7.1).
 func (p *PD) checkQueues(c *QPConfig) error {
+	if c.RecvWait > 0 && c.SRQ != nil {
+		return fmt.Errorf("%w: QPConfig.RecvWait beside an SRQ, whose receives others may take first", ErrInvalidWR)
+	}
 	if c.Queues != nil && (c.SendCQ != nil || c.RecvCQ != nil || c.SRQ != nil) {
 		return fmt.Errorf("%w: QPConfig.Queues stands in for SendCQ, RecvCQ and SRQ: none of them can be set beside it",
 			ErrInvalidWR)

@@ -23,8 +23,9 @@ type Queues interface {
 	// Take is asked for the receive of each message when its first segment comes. A
 	// message without one (false) ends the connection with 1/2/02.
 	ddp.Source
-	// Ready reports whether there is a receive for one more message; it is asked only where
-	// QPConfig.RecvWait is set, by the goroutine that is about to take it.
+	// Ready reports whether there is a receive for one more message, which Take is then
+	// asked for; where others take receives too it is to be set aside. It is called only where
+	// QPConfig.RecvWait is set, when the first segment of a message is here.
 	Ready() bool
 	// Completed hands over each send work request that has ended, in the order of
 	// posting. That includes one that is Unsignaled and has succeeded, which programs

@@ -171,6 +171,29 @@ func TestRecvWait(t *testing.T) {
 	}
 }
 
+// A caller of Poll that comes upon a message without a receive need not come again.
+func TestRecvWaitAfterPoll(t *testing.T) {
+	d := newDevice(t, nil)
+	for range 30 {
+		own := newOwnQueues()
+		qp := newQP(t, d, &iwarp.QPConfig{Queues: own, RecvWait: patience})
+		peer, c := tcpPair(t, nil, &iwarp.Config{QP: qp})
+		check(t, "Send", peer.Send(testContext(t), []byte("x")))
+		for range 1000 {
+			if c.Poll() > 0 {
+				break // and not the receive goroutine
+			}
+		}
+		own.mu.Lock()
+		own.recvs = append(own.recvs, make([]byte, 8))
+		own.mu.Unlock()
+		if got := own.wait(t, 1); got[0] != `received 0 with "x"` {
+			t.Fatalf("the message came as %q", got)
+		}
+		closeBoth(t, peer, c)
+	}
+}
+
 func TestRecvWaitEnds(t *testing.T) {
 	qp := newQP(t, newDevice(t, nil), &iwarp.QPConfig{RecvWait: 1})
 	peer, c := tcpPair(t, nil, &iwarp.Config{QP: qp})

@@ -18,13 +18,16 @@ import (
 // Memory is looked up when a message takes a receive, and not when the program posts it:
 // rsockets gives memory back whose receive is still posted.
 type recvSide struct {
-	mu     sync.Mutex
-	ring   *ring.Ring // nil: an SRQ
-	memory resolver
-	taken  uint32 // next element for a message
-	sg     [][][]byte
-	held   []uint64 // slots of the SRQ
-	ended  bool
+	mu       sync.Mutex
+	ring     *ring.Ring // nil: an SRQ
+	memory   resolver
+	taken    uint32 // next element for a message
+	sg       [][][]byte
+	held     []uint64 // slots of the SRQ
+	aside    bool     // Ready has taken asideBuf for the next message, with asideOK
+	asideBuf ddp.Buffer
+	asideOK  bool
+	ended    bool
 
 	hasImm bool // an immediate has come that belongs to the next Send
 	imm    [4]byte
@@ -33,7 +36,7 @@ type recvSide struct {
 func (r *recvSide) reset() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.ended, r.hasImm = false, false
+	r.ended, r.hasImm, r.aside = false, false, false
 	if r.ring != nil {
 		r.taken = r.ring.Producer()
 		r.ring.SetConsumer(r.taken)
@@ -66,7 +69,10 @@ func (s *queues) Ready() bool {
 	case r.ended:
 		return true // for nothing: what comes is refused
 	case q.srq != nil:
-		return q.srq.ready()
+		if !r.aside {
+			r.asideBuf, r.asideOK, r.aside = q.takeShared()
+		}
+		return r.aside
 	}
 	return !r.ring.Freed() && r.taken != r.ring.Producer()
 }
@@ -79,18 +85,11 @@ func (q *QP) take() (ddp.Buffer, bool) {
 		return ddp.Buffer{}, false
 	}
 	if q.srq != nil {
-		b, ok, prot := q.srq.take()
-		switch {
-		case ok:
-			r.held = append(r.held, b.Token)
-		case prot:
-			q.complete(
-				q.recvCQ,
-				&ring.Completion{ID: q.srq.finish(b.Token), Status: ring.StatusLocalProt, Opcode: ring.WCRecv},
-				false,
-			)
+		if !r.aside {
+			r.asideBuf, r.asideOK, _ = q.takeShared()
 		}
-		return b, ok
+		r.aside = false
+		return r.asideBuf, r.asideOK
 	}
 	if r.ring.Freed() || r.taken == r.ring.Producer() {
 		return ddp.Buffer{}, false
@@ -109,6 +108,21 @@ func (q *QP) take() (ddp.Buffer, bool) {
 		return ddp.Buffer{}, false
 	}
 	return ddp.Buffer{SG: r.sg[i], Token: uint64(i)}, true
+}
+
+// takeShared takes a receive of the SRQ. It is found but not ok if its memory is not what
+// it names: it has completed so.
+func (q *QP) takeShared() (b ddp.Buffer, ok, found bool) {
+	b, ok, prot := q.srq.take()
+	switch {
+	case ok:
+		q.recv.held = append(q.recv.held, b.Token)
+	case prot:
+		q.complete(q.recvCQ, &ring.Completion{
+			ID: q.srq.finish(b.Token), Status: ring.StatusLocalProt, Opcode: ring.WCRecv,
+		}, false)
+	}
+	return b, ok, ok || prot
 }
 
 // finish frees the receive of a message and returns its ID.

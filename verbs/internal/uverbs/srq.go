@@ -151,12 +151,6 @@ func (s *srq) checkLimit() {
 	}
 }
 
-func (s *srq) ready() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return !s.ring.Freed() && s.ring.Len() > 0
-}
-
 // take takes the oldest receive for a message; prot says that its memory is not what
 // it names.
 func (s *srq) take() (b ddp.Buffer, ok, prot bool) {

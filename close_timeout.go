@@ -43,6 +43,7 @@ func (c *Conn) timeUp() {
 		os.ErrDeadlineExceeded)
 	cause := c.cause
 	c.mu.Unlock()
+	// Rule: RDMAP-6.2.1-03
 	c.cut("close", cause)
 }
 

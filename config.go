@@ -214,6 +214,7 @@ func (c *Config) check() error {
 			return fmt.Errorf("iwarp: Config.%s is %d: a number, 0 for the default, NoReads or NotNegotiated", f.name,
 				f.value)
 		}
+		// Rule: SEC-6.4.3.3-02
 		if f.value != NotNegotiated && f.value > c.Device.limits.MaxRead {
 			return fmt.Errorf("%w: Config.%s is %d: the device allows %d", ErrLimit, f.name, f.value,
 				c.Device.limits.MaxRead)

@@ -236,6 +236,7 @@ func (d *Device) newPD(t *Tenant) (*PD, error) {
 	if err := d.manager.take(resPD, 1, &t.acct, nil); err != nil {
 		return nil, err
 	}
+	// Rule: SEC-6.1.1-01
 	return &PD{dev: d, tenant: t, acct: account{holder: "protection domain"}, id: ddp.PD(d.lastPD.Add(1))}, nil
 }
 

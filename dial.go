@@ -109,6 +109,7 @@ func (d *Dialer) netDialer(cfg *Config) *net.Dialer {
 // answers a Request of RFC 6581.
 func (c *Config) mayFallBack(err error) bool {
 	code, _ := protocol.CodeOf(err)
+	// Rule: MPA2-10-05
 	return !leavesOpen(err) && code == protocol.MPAConnectionLost && c.MPA.Revision == 2 && !c.MPA.RequirePeerToPeer
 }
 
@@ -175,6 +176,7 @@ func initiate(ctx context.Context, lc LLPConn, cfg *Config, s *StartupTrace) (*C
 		var perr *ProtocolError
 		if errors.As(err, &perr) {
 			// Rule: MPA2-9.3-01
+			// Rule: MPA2-9.1-07, MPA2-9.2-09, MPA2-9.3-01
 			c.stream.Fail(perr, true)
 		}
 		c.start()
@@ -198,6 +200,7 @@ func initiate(ctx context.Context, lc LLPConn, cfg *Config, s *StartupTrace) (*C
 // leavesOpen reports whether an error of startup leaves TCP to the caller
 // (RFC 5044 section 7.1.2 rule 3).
 func leavesOpen(err error) bool {
+	// Rule: MPA-7.1.2-12
 	return errors.As(err, new(*RejectError)) || errors.As(err, new(*DeclinedError))
 }
 

@@ -135,6 +135,7 @@ func (c *Conn) sendEnded(err error) {
 }
 
 func (c *Conn) closeHalf() {
+	// Rule: RDMAP-6.2.1-04, DDP-6.2.1-05
 	err := c.llp.CloseWrite()
 	s := shutHalf
 	if errors.Is(err, errors.ErrUnsupported) {

@@ -144,6 +144,7 @@ func (t *pending) proven(s *startup) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.stats.Requests++
+	// Rule: SEC-6.4.1-01
 	t.speaks(s)
 	t.kept(s)
 }
@@ -207,6 +208,7 @@ func (t *pending) relieve() {
 	t.stats.AcceptErrors++
 	now := time.Now()
 	live := t.n - t.dropping
+	// Rule: SEC-6.4.1-01
 	t.limit, t.lowered = max(1, min(t.limit, live-1-live/8)), now
 	for excess := live - t.limit; excess > 0 && t.silent > 0; excess-- {
 		t.drop(t.bySilent[0])
@@ -240,6 +242,7 @@ type silentHeap []*pendingPeer
 func (h silentHeap) Len() int { return len(h) }
 
 func (h silentHeap) Less(i, j int) bool {
+	// Rule: SEC-6.4.1-01
 	if a, b := h[i].silent.Len(), h[j].silent.Len(); a != b {
 		return a > b
 	}

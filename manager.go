@@ -84,6 +84,7 @@ func (a *account) check(r resource, n int64) error {
 	if a.closed {
 		return fmt.Errorf("iwarp: %s: %w", a.holder, net.ErrClosed)
 	}
+	// Rule: DDP-8.3.2-02
 	if limit := a.max[r]; limit > 0 && n > limit-a.used[r] {
 		return &LimitError{Resource: resourceNames[r], Holder: a.holder, Limit: limit, Used: a.used[r], Asked: n}
 	}

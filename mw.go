@@ -144,6 +144,7 @@ func (b *Bind) prepare(q *QP) (*ddp.Region, error) {
 		return nil, fmt.Errorf("%w: OpBind needs Bind with MW and MR", ErrInvalidWR)
 	}
 	size := uint64(len(b.MR.buf))
+	// Rule: RDMAP-8.1.1-03
 	if b.Offset > size || b.Length > size-b.Offset {
 		return nil,
 			fmt.Errorf("%w: window of %d octets at offset %d: outside its region of %d octets (RFC 5040 section 8.1.1)",

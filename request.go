@@ -160,6 +160,7 @@ func (r *ConnRequest) Accept(ctx context.Context, cfg *Config) (*Conn, error) {
 	if err := c.acceptable(p); err != nil {
 		q.give()
 		c.startupEnded(r.ended(err))
+		// Rule: MPA-7.1.2-17
 		_ = r.in.Reject(ctx, o, nil) // RFC 5044 section 7.1.2 rule 2
 		_ = r.in.Close()
 		return nil, err

@@ -30,6 +30,7 @@ func (g *gather) place(off uint64, data []byte) {
 		piece := g.sg[g.at]
 		if in := off - g.start; in < uint64(len(piece)) {
 			n := fastcopy.Copy(piece[in:], data)
+			// Rule: DDP-5.2-04
 			data, off = data[n:], off+uint64(n)
 		}
 		if off-g.start >= uint64(len(piece)) {

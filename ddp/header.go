@@ -18,10 +18,13 @@ const (
 
 // Bits of the first octet of both headers.
 const (
-	bitTagged    = 0x80
+	// Rule: DDP-4.1-02
+	bitTagged = 0x80
+	// Rule: DDP-4.1-01
 	bitLast      = 0x40
 	maskReserved = 0x3c
-	maskVersion  = 0x03
+	// Rule: DDP-4.1-01
+	maskVersion = 0x03
 )
 
 // STag names a Tagged Buffer: the handle that a peer puts into a segment to say
@@ -111,7 +114,7 @@ func (h *Header) Len() int {
 // AppendTo appends the header's 14 or 18 octets to b. Fields of the other kind
 // are not written; Reserved and Version are cut to four and two bits.
 func (h *Header) AppendTo(b []byte) []byte {
-	// Rule: DDP-4.1-01, DDP-4.1-02, DDP-4.2-02, DDP-4.4-01
+	// Rule: DDP-4.1-01, DDP-4.1-02, DDP-4.2-02, DDP-4.4-01, DDP-4.1-07
 	first := h.Reserved<<2&maskReserved | h.Version&maskVersion
 	if h.Last {
 		first |= bitLast

@@ -56,6 +56,7 @@ func (qs *queues) get(qn uint32) *queue {
 	} else if q = qs.more[qn]; q == nil {
 		return nil
 	}
+	// Rule: DDP-7.1-01
 	if q.source == nil {
 		return nil
 	}

@@ -170,6 +170,7 @@ type holding struct {
 // fits reports whether a segment goes where the one before went, as far as can be
 // said without the ULP.
 func (k *holding) fits(h *Header) bool {
+	// Rule: DDP-8.3.1-05
 	return h.Tagged && h.STag == k.stag && h.Control == k.control
 }
 
@@ -305,6 +306,7 @@ func (r *Receiver) Segment(order uint64, seg []byte) *protocol.Error {
 		if !r.reorder.within(order, r.window) {
 			return r.failed(beyondWindow(order, r.reorder.next, r.window), h, len(seg))
 		}
+		// Rule: DDP-5.4-02
 		inOrder = order == r.reorder.next
 	}
 	// Rule: DDP-5.2-04, DDP-7.1-11, RDMAP-7.2-01, EXT-8.2-01, RDMAP-5.5-01
@@ -334,7 +336,7 @@ func short(seg []byte) *protocol.Error {
 }
 
 func (r *Receiver) failed(e *protocol.Error, h *Header, segment int) *protocol.Error {
-	// Rule: DDP-6.2-01, DDP-6.2.2-01, DDP-8.3-04, RDMAP-3.1-05
+	// Rule: DDP-6.2-01, DDP-6.2.2-01, DDP-8.3-04, RDMAP-3.1-05, DDP-8.3.1-05
 	r.letGo()
 	r.err = blame(e, h, segment)
 	r.header = *h
@@ -344,7 +346,7 @@ func (r *Receiver) failed(e *protocol.Error, h *Header, segment int) *protocol.E
 // place checks a segment and places its payload. inOrder says that all segments
 // sent before it have been here.
 func (r *Receiver) place(h *Header, payload []byte, inOrder bool) *protocol.Error {
-	// Rule: DDP-4.1-08
+	// Rule: DDP-4.1-08, DDP-4.1-07
 	if h.Version != r.version {
 		return badVersion(h, r.version)
 	}
@@ -516,6 +518,7 @@ func (r *Receiver) pass(h *Header, n int) *protocol.Error {
 		*m = Message{Header: *h, Length: uint32(q.current.passed.next), Buffer: q.current.buffer}
 		q.finish()
 	}
+	// Rule: DDP-8.3.1-05
 	r.letGo() // whoever hears of the message may take rights away
 	// Rule: DDP-5.4-02, DDP-4.1-06, DDP-5.3-06, RDMAP-5.1-07, RDMAP-5.5-04
 	err := r.ulp.Deliver(m)

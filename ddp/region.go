@@ -75,8 +75,10 @@ func (r *Region) Valid() bool {
 // touched any more. The region keeps its place in the table and its
 // buffer, and [Region.Rekey] makes it valid again. Its windows are deregistered.
 // Calling it again is harmless.
+// Rule: DDP-8.3.1-05
 func (r *Region) Invalidate() {
 	r.guard.lock()
+	// Rule: RDMAP-8.1.1-06
 	r.valid = false
 	r.guard.unlock()
 	r.leaveToWindows(0)
@@ -126,6 +128,7 @@ func (r *Region) SetAccess(a Access) {
 	r.guard.lock()
 	r.access = a & allAccess
 	r.guard.unlock()
+	// Rule: RDMAP-8.1.1-06
 	r.leaveToWindows(a)
 }
 
@@ -135,6 +138,7 @@ func (r *Region) SetAccess(a Access) {
 // deregistered. After Deregister it does nothing and returns STag 0.
 func (r *Region) Rekey(key uint8) STag {
 	s := r.rekey(key)
+	// Rule: RDMAP-8.1.1-06
 	r.leaveToWindows(0)
 	return s
 }
@@ -242,6 +246,7 @@ func (r *Region) atomic(s STag, who Peer, to uint64, f func(word *uint64)) (err 
 	l := r.guard.reader(who.Stream)
 	l.RLock()
 	defer l.RUnlock()
+	// Rule: EXT-8.2-01
 	if err := r.check(&fetchCodes, s, who, to, size, RemoteAtomic); err != nil {
 		return err
 	}

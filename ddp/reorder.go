@@ -35,6 +35,7 @@ func (o *reorder) seen(order uint64) bool {
 // within reports whether a segment is less than window after the first that is
 // missing.
 func (o *reorder) within(order uint64, window int) bool {
+	// Rule: DDP-7.1-06
 	return order-o.next < uint64(window)
 }
 

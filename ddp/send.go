@@ -91,7 +91,7 @@ func (o *Outgoing) Next(mulpdu int) (header []byte, payload [][]byte, last bool)
 	header = o.scratch[:o.encoded]
 	// Rule: DDP-3-01, DDP-3-02
 	n := o.room(mulpdu)
-	// Rule: DDP-4.1-03, DDP-4.1-04, DDP-4.1-05, DDP-5.2-03, DDP-5.2-07, RDMAP-5.3-04, RDMAP-5.1-04
+	// Rule: DDP-4.1-03, DDP-4.1-04, DDP-4.1-05, DDP-5.2-03, DDP-5.2-07, RDMAP-5.3-04, RDMAP-5.1-04, MPA-4.5-04
 	if n >= o.remaining {
 		n, last = o.remaining, true
 		header[0] |= bitLast

@@ -47,6 +47,7 @@ func (s *Sink) Arm(sg [][]byte) STag {
 	if s.closed {
 		return 0
 	}
+	// Rule: RDMAP-8.1.1-08
 	s.key += s.draw()%255 + 1 // any key but the last
 	s.stag = STag(s.entry.index<<8 | uint32(s.key))
 	s.memory.reset(sg)

@@ -144,6 +144,7 @@ func (t *Table) Lookup(s STag) *Region {
 			return nil
 		}
 		if r.index == index && r != tombstone {
+			// Rule: DDP-7.1-07
 			if STag(r.stag.Load()) != s || s == 0 {
 				return nil
 			}
@@ -253,6 +254,7 @@ func (t *Table) add(r *Region, keyed bool) error {
 	}
 	r.index = t.freeIndex()
 	if keyed {
+		// Rule: RDMAP-8.1.1-08
 		r.stag.Store(r.index<<8 | t.draw()&0xff)
 	}
 	if t.slots.Load().insert(r) {

@@ -66,7 +66,7 @@ func NewConn(nc net.Conn, p Params, o *Options) *Conn {
 	c := &Conn{
 		nc: nc, params: p, every: emssEvery, likely: likelyEMSS(nc),
 	}
-	// Rule: MPA-4.4-06, MPA-4.4-07
+	// Rule: MPA-4.4-06, MPA-4.4-07, MPA-7.1.1-06
 	c.out.framer = framer{marked: p.SendMarkers, crc: p.CRC}
 	c.out.batch.mem = commonMemory
 	c.in.deframer = Deframer{Markers: p.RecvMarkers, CRC: p.CRC}

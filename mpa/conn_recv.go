@@ -180,6 +180,7 @@ func (c *Conn) fill() error {
 	}
 	// Rule: MPA-3-09, MPA-7.2-02, DDP-3-09
 	if err == nil || errors.Is(err, io.EOF) {
+		// Rule: MPA-8-01
 		if c.in.len() > 0 {
 			return connError("FIN inside an FPDU", io.ErrUnexpectedEOF)
 		}

@@ -111,6 +111,7 @@ func (c *Conn) Flush(wait bool) (done bool, err error) {
 			err = c.sendError(err)
 			if isFinal(err) {
 				c.out.advance(c.out.batch.left) // refers to nobody's memory any more
+				// Rule: DDP-3-03
 				c.werr = err
 			}
 			return false, err
@@ -160,8 +161,10 @@ func (c *Conn) write(wait bool) (n int, err error) {
 	pieces, cuts, start, end := c.out.pending()
 	if c.canTry() {
 		if len(cuts) > 0 {
+			// Rule: MPA-5.1-03
 			n, err = c.sock.SendSegments(pieces, cuts, start, end, wait)
 		} else {
+			// Rule: MPA-5.1-03
 			n, err = c.sock.Send(pieces, end, wait)
 		}
 		c.stats.sendCalls.Store(c.sock.SendCalls())
@@ -218,6 +221,7 @@ func (c *Conn) refresh() {
 	if c.Buffered() {
 		return
 	}
+	// Rule: MPA-4.5-05
 	if c.gone >= c.every || c.knobs.Load() != c.seenKnobs {
 		c.readEMSS()
 	}

@@ -6,6 +6,7 @@ import "github.com/go-iwarp/iwarp/internal/crc32c"
 // where a CRC is computed
 // (https://www.rfc-editor.org/rfc/rfc5044#section-4.4). The value goes over the
 // wire least significant octet first.
+// Rule: MPA-4.4-11
 func updateCRC(crc uint32, b []byte) uint32 { return crc32c.Update(crc, b) }
 
 // copyCRC copies p to b, which has the room, and adds it to a CRC32c in the same

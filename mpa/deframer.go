@@ -45,6 +45,7 @@ func (d *Deframer) SetPosition(pos uint64) { d.pos = pos &^ 3 }
 // every later call gives it again, as nothing can be trusted from there on
 // (https://www.rfc-editor.org/rfc/rfc5044#section-8).
 func (d *Deframer) Next(b []byte) (ulpdu []byte, n, need int, err *protocol.Error) {
+	// Rule: MPA-8-08
 	if d.err != nil {
 		return nil, 0, 0, d.err
 	}
@@ -128,6 +129,7 @@ func (d *Deframer) compact(b []byte, start int) {
 	}
 	to := at
 	for at < len(b) {
+		// Rule: MPA-4.3-13
 		next := min(at+markerStep, len(b))
 		to += copy(b[to:], b[at+markerLen:next])
 		at = next

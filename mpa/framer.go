@@ -76,9 +76,11 @@ func (f *framer) encode(room, header []byte, payload [][]byte, n int, refs *[]re
 	w := fpduWriter{to: room, sums: f.crc, next: math.MaxInt}
 	// Rule: MPA-4.3-03
 	if f.marked {
+		// Rule: MPA-4.3-08
 		w.next, w.sums, w.sumsAll = firstMarker(f.pos), false, f.crc
 		// Rule: MPA-7.1.2-18
 		w.marker() // the one before ULPDU_Length
+		// Rule: MPA-4.3-10
 		w.start = w.at
 	}
 	w.head(n, header)
@@ -119,11 +121,13 @@ const headLen = 16
 func (w *fpduWriter) head(n int, header []byte) {
 	if len(header) < headLen-lengthLen || w.next-w.at < headLen {
 		var length [lengthLen]byte
+		// Rule: MPA-4.1-02
 		binary.BigEndian.PutUint16(length[:], uint16(n))
 		w.put(length[:])
 		w.put(header)
 		return
 	}
+	// Rule: MPA-4.1-01
 	a := uint64(bits.ReverseBytes16(uint16(n))) | uint64(binary.LittleEndian.Uint32(header))<<16 |
 		uint64(binary.LittleEndian.Uint16(header[4:]))<<48
 	b := binary.LittleEndian.Uint64(header[6:])
@@ -164,7 +168,7 @@ func (w *fpduWriter) marker() {
 	if w.at != w.next {
 		return
 	}
-	// Rule: MPA-4.2-01, MPA-4.2-03, MPA-4.2-04, MPA-4.3-11
+	// Rule: MPA-4.2-01, MPA-4.2-03, MPA-4.2-04, MPA-4.3-11, MPA-4.2-02
 	binary.BigEndian.PutUint32(w.to[w.at:], uint32(max(w.at-w.start, 0))) // 0 for the one before ULPDU_Length
 	w.at += markerLen
 	w.next += markerStep
@@ -174,6 +178,7 @@ func (w *fpduWriter) marker() {
 // refer adds p to the CRC and leaves it where it is.
 func (w *fpduWriter) refer(p []byte, refs *[]reference) {
 	if w.sums {
+		// Rule: MPA-4.4-12
 		w.sum = updateCRC(w.sum, p)
 	}
 	*refs = append(*refs, reference{w.at, p})
@@ -184,11 +189,13 @@ func (w *fpduWriter) end(n int) {
 	if pad := padLen(n); pad > 0 {
 		// Rule: MPA-4.1-03
 		var zero [3]byte
+		// Rule: MPA-4.4-12
 		w.put(zero[:pad])
 	}
-	// Rule: MPA-4.3-01
+	// Rule: MPA-4.3-01, MPA-4.4-12
 	w.marker() // one between PAD and CRC is covered by this CRC
 	if w.sumsAll {
+		// Rule: MPA-4.4-13
 		w.sum = updateCRC(0, w.to[:w.at])
 	}
 	// Rule: MPA-4.4-01, MPA-4.4-10

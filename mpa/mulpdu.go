@@ -8,9 +8,10 @@ const (
 )
 
 const (
-	lengthLen  = 2
-	crcLen     = 4
-	markerLen  = 4
+	lengthLen = 2
+	crcLen    = 4
+	markerLen = 4
+	// Rule: MPA-4.3-04
 	markerStep = 512 // octets of the stream from one Marker to the next
 )
 

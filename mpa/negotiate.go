@@ -316,6 +316,7 @@ func concludeBlock(asked, got protocol.Enhanced, o *Options, p *Params) error {
 
 // checkRequest is what a Responder holds against a Request, and against o.
 func checkRequest(req *Startup, o *Options) error {
+	// Rule: MPA-7.1.1-13
 	if req.Kind != Request {
 		return startupError("RFC 5044 section 7.1.2", "a %v where a Request was due", req.Kind)
 	}
@@ -343,6 +344,7 @@ func checkReply(req, reply *Startup, o *Options) error {
 		return startupError("RFC 6581 section 6", "flag S with %d octets of Private Data, want a block of %d",
 			len(reply.PrivateData), protocol.EnhancedLen)
 	}
+	// Rule: MPA-7.1.2-12
 	if reply.Reject || reply.Revision == Revision0 {
 		return nil
 	}

@@ -61,6 +61,7 @@ func ulpduFor(n int) int { return n&^3 - lengthLen - crcLen }
 
 // endBefore reports whether the segment has to end before an FPDU of n octets.
 func (s *segments) endBefore(n int) bool {
+	// Rule: MPA-5.1-03
 	return s.how >= AlignSegments && s.fill > 0 && s.fill+n > s.emss
 }
 

@@ -28,9 +28,11 @@ const (
 // Flags of octet 16.
 const (
 	// Rule: MPA-7.1.1-05, MPA2-6-01
-	flagMarkers  = 0x80
-	flagCRC      = 0x40
-	flagReject   = 0x20
+	flagMarkers = 0x80
+	// Rule: MPA-7.1.1-05
+	flagCRC    = 0x40
+	flagReject = 0x20
+	// Rule: MPA2-6-01
 	flagEnhanced = 0x10 // from revision 2 on; a reserved bit before
 )
 
@@ -143,6 +145,7 @@ func (s *Startup) AppendTo(b []byte) ([]byte, error) {
 }
 
 func (s *Startup) flags() uint8 {
+	// Rule: MPA-7.1.1-13
 	f := s.Reserved
 	for _, x := range [...]struct {
 		on  bool

@@ -90,6 +90,7 @@ func (s *Stream) fail(err *protocol.Error, terminate bool) {
 	}
 	s.err = err
 	s.flushErr = fmt.Errorf("%w: %w", ErrFlushed, err)
+	// Rule: RDMAP-6.2.1-02
 	s.culprit = s.findCulprit(err)
 	// Rule: RDMAP-6.2.1-01, RDMAP-6.2-01
 	if terminate {
@@ -126,7 +127,7 @@ func (s *Stream) PeerClosed() error {
 	s.peerClosed = true
 	switch {
 	case s.err != nil:
-	// Rule: DDP-6.2.1-04
+	// Rule: DDP-6.2.1-04, DDP-2.3-02
 	case s.recv.InProgress():
 		s.fail(peerGone("within a message", "RFC 5041 section 6.2.2"), true)
 	case s.responsesDue():

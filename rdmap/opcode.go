@@ -28,10 +28,11 @@ type Opcode uint8
 // The opcodes. 12 to 14 are unassigned and 15 is reserved for experiments
 // (https://www.rfc-editor.org/rfc/rfc6580#section-3.4).
 const (
-	OpcodeWrite                   Opcode = 0
-	OpcodeReadRequest             Opcode = 1
-	OpcodeReadResponse            Opcode = 2
-	OpcodeSend                    Opcode = 3
+	OpcodeWrite        Opcode = 0
+	OpcodeReadRequest  Opcode = 1
+	OpcodeReadResponse Opcode = 2
+	OpcodeSend         Opcode = 3
+	// Rule: RDMAP-4.1-05
 	OpcodeSendInvalidate          Opcode = 4
 	OpcodeSendSolicited           Opcode = 5
 	OpcodeSendSolicitedInvalidate Opcode = 6
@@ -169,7 +170,7 @@ func (c Control) String() string {
 func (c Control) Check(version uint8, tagged bool, qn uint32) *protocol.Error {
 	op := c.Opcode()
 	switch {
-	// Rule: RDMAP-4.1-06, RDMAP-7.2-03, EXT-8.2-03
+	// Rule: RDMAP-4.1-06, RDMAP-7.2-03, EXT-8.2-03, RDMAP-4.1-07
 	case c.Version() != version:
 		return &protocol.Error{
 			Code:    protocol.RDMAPVersion,

@@ -37,6 +37,7 @@ func (q *outstandingQueue) init(t *ddp.Table, ord int) {
 	q.table, q.size = t, ord
 }
 
+// Rule: RDMAP-6.1-04
 func (q *outstandingQueue) full() bool  { return q.tail-q.head >= uint64(q.size) }
 func (q *outstandingQueue) empty() bool { return q.tail == q.head }
 
@@ -177,7 +178,7 @@ func (s *Stream) checkSource(r *ReadRequest) *protocol.Error {
 	if r.Size == 0 {
 		return nil // RFC 5040 section 5.2.1: not validated
 	}
-	// Rule: RDMAP-5.2.1-08, RDMAP-5.2.1-11
+	// Rule: RDMAP-5.2.1-08, RDMAP-5.2.1-11, RDMAP-7.2-06
 	return s.cfg.Table.CheckFetch(r.SrcSTag, s.cfg.Peer, r.SrcTO, uint64(r.Size), ddp.RemoteRead)
 }
 

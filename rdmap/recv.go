@@ -76,7 +76,7 @@ func (s *Stream) receiveFailed(err *protocol.Error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	// Rule: DDP-6.2.2-03, DDP-7.1-14, RDMAP-3.2-03, RDMAP-5.1-08, RDMAP-5.2.1-14, RDMAP-5.2.2-07, RDMAP-5.3-14
-	// Rule: RDMAP-5.4-09, RDMAP-7.1-03
+	// Rule: RDMAP-5.4-09, RDMAP-7.1-03, RDMAP-5.4-07
 	s.fail(err, !err.Remote && !fromTerminate(err)) // no Terminate answers a Terminate
 	if b, ok := s.recv.Blamed(QNSend); ok && b.Token != tokenRTR && s.err == err {
 		// Rule: RDMAP-7.1-01, RDMAP-5.3-14
@@ -120,7 +120,7 @@ func (u *upcalls) CheckTagged(h *ddp.Header, n int) (ddp.Target, *protocol.Error
 	if !s.cfg.Batched {
 		s.countFresh()
 	}
-	// Rule: RDMAP-5.1-03
+	// Rule: RDMAP-5.1-03, DDP-7.1-08
 	return ddp.Target{Region: s.cfg.Table.Lookup(h.STag), Need: ddp.RemoteWrite}, nil
 }
 
@@ -135,6 +135,7 @@ func (s *Stream) responseTarget(h *ddp.Header, n int) (ddp.Target, *protocol.Err
 		return ddp.Target{}, nil // matched when it is delivered
 	}
 	o, first := s.outstanding.find(h.STag)
+	// Rule: RDMAP-5.5-13
 	if o == nil || (!first && !s.cfg.Unordered) {
 		return ddp.Target{}, strayResponse("STag %v: not the sink of the oldest outstanding RDMA Read", h.STag)
 	}
@@ -277,6 +278,7 @@ func (m *immediates) give(msn uint32) (data ImmediateData, ok bool) {
 // isRTR reports whether h begins a zero-length Send as the very first message
 // on a responder that agreed to such an RTR.
 func (s *Stream) isRTR(h *ddp.Header) bool {
+	// Rule: MPA2-9.2-08
 	return !s.opened && !s.cfg.Initiator && s.cfg.RTR.Has(protocol.RTRSend) &&
 		Control(h.Control).Opcode() == OpcodeSend && h.Last && h.MSN == 1 && s.segLen == ddp.UntaggedHeaderLen
 }
@@ -290,6 +292,7 @@ func (s *Stream) deliverSend(op Opcode, m *ddp.Message) *protocol.Error {
 	}
 	// Rule: RDMAP-3.2-01, RDMAP-5.3-06
 	s.delivery = Delivery{Opcode: op, Length: m.Length, Buffer: m.Buffer}
+	// Rule: RDMAP-5.3-12
 	if op.Invalidates() {
 		// Rule: RDMAP-4.1-02, RDMAP-5.3-10
 		stag := ddp.STag(m.Header.ULP32)
@@ -386,6 +389,7 @@ func (s *Stream) deliverReadResponse() *protocol.Error {
 		return strayResponse("no RDMA Read is outstanding")
 	}
 	if o.size > 0 {
+		// Rule: RDMAP-5.2.2-05
 		if missing := o.sink.FirstMissing(); missing != uint64(o.size) {
 			return &protocol.Error{
 				Code: protocol.RDMAPOperationUnspecified, Section: "RFC 5040 section 5.2.2",
@@ -457,7 +461,7 @@ func (s *Stream) deliverTerminate(m *ddp.Message) *protocol.Error {
 	}
 	// An initiator alone sends the errors of startup, and before anything else
 	// (RFC 6581 section 9).
-	// Rule: RDMAP-5.4-05, RDMAP-5.4-08
+	// Rule: RDMAP-5.4-05, RDMAP-5.4-08, MPA2-9.1-07
 	s.told = term.err(s.cfg.Initiator || s.opened)
 	return s.told
 }

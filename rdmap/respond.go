@@ -53,7 +53,9 @@ func (s *Stream) responseSegment(llp ddp.LLP) (last bool, err error) {
 		r := &t.request.read
 		var perr *protocol.Error
 		region, _, perr = s.cfg.Table.Borrow(r.SrcSTag, s.cfg.Peer, t.at, left, ddp.RemoteRead)
+		// Rule: RDMAP-8.1.1-06
 		if perr != nil {
+			// Rule: RDMAP-4.8-08
 			s.Fail(s.midway(perr, left), true)
 			return true, nil
 		}

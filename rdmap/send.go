@@ -48,7 +48,7 @@ func (t *sender) idle() {
 }
 
 // control returns the control octet of a message, with the reserved bits zero.
-// Rule: RDMAP-4.1-01, RDMAP-4.1-07, RDMAP-3.1-04
+// Rule: RDMAP-4.1-01, RDMAP-4.1-07, RDMAP-3.1-04, RDMAP-4.1-06
 func (t *sender) control(op Opcode) uint8 { return t.version<<6 | uint8(op) }
 
 func (t *sender) untagged(op Opcode, ulp uint32) ddp.Header {
@@ -105,6 +105,7 @@ func (s *Stream) Transmit(llp ddp.LLP, wait bool) (Progress, error) {
 		}
 	}
 	s.mu.Lock()
+	// Rule: RDMAP-5.5-09
 	s.batchTaken()
 	p := s.progress(maySend)
 	s.mu.Unlock()
@@ -166,6 +167,7 @@ func (s *Stream) finishes() bool {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	// Rule: DDP-5.2-03
 	return s.terminate != nil && !s.peerClosed
 }
 
@@ -249,6 +251,7 @@ func (s *Stream) progress(maySend bool) Progress {
 		return More
 	case s.err != nil:
 		return s.finishSendLocked()
+	// Rule: RDMAP-5.2.1-09
 	case s.send.nudge || s.requestDue() || s.inbound.head < s.inbound.ready:
 		if !maySend {
 			return Idle
@@ -325,6 +328,7 @@ func (s *Stream) requestDue() bool {
 	if e.req.Op.awaitsResponse() && s.outstanding.full() {
 		return false
 	}
+	// Rule: RDMAP-5.5-07
 	return !e.req.Fence || s.outstanding.empty()
 }
 
@@ -393,8 +397,10 @@ func (s *Stream) requestMessage(index uint64, e *entry) (ddp.Header, [][]byte) {
 	}
 	op := OpcodeSend
 	if r.Solicited {
+		// Rule: RDMAP-5.3-09
 		op = OpcodeSendSolicited
 	}
+	// Rule: RDMAP-4.1-03
 	return t.untagged(op, 0), r.SG
 }
 

@@ -20,6 +20,7 @@ const MinTerminateLen = 4
 const (
 	// Rule: RDMAP-4.8-03
 	termM = 0x8000 // DDP Segment Length valid
+	// Rule: RDMAP-4.8-03
 	termD = 0x4000 // DDP header included
 	termR = 0x2000 // RDMAP header included
 
@@ -145,6 +146,7 @@ func (t *Terminate) meaning(started bool) protocol.Code {
 	exchanged := protocol.NewCode(protocol.Layer(t.Code.Type()), uint8(t.Code.Layer()), t.Code.Number())
 	late := started && t.Offender == nil && (t.Code == protocol.MPAInsufficientIRD ||
 		t.Code == protocol.MPANoMatchingRTR)
+	// Rule: RDMAP-4.8-10
 	if exchanged.Defined() && (t.Mirrored || late || !t.Code.Defined()) {
 		return exchanged
 	}

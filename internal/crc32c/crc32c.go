@@ -8,6 +8,7 @@ import (
 	"unsafe"
 )
 
+// Rule: MPA-4.4-11
 var table = crc32.MakeTable(crc32.Castagnoli)
 
 // minFold is the shortest run of octets for which folding beats the crc32

@@ -17,6 +17,7 @@ func FourfoldSegments(c syscall.RawConn, address string) error {
 		return err
 	}
 	mtu, headers, err := routeMTU(to)
+	// Rule: MPA-5.1-03
 	size := (mtu - headers) &^ 3
 	if err != nil || mtu%4 == 0 || size > maxSegment {
 		return err

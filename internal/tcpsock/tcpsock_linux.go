@@ -161,6 +161,7 @@ func (m *manyHeaders) fill(bufs [][]byte, cuts []int, start int, end bool) {
 		h := &m.msgs[m.count]
 		h.hdr.Iov, h.hdr.Flags = &list[0], 0
 		h.hdr.SetIovlen(n)
+		// Rule: MPA-5.1-03
 		if eor && whole {
 			h.hdr.Flags = unix.MSG_EOR // sendmmsg looks at this one flag here
 		}

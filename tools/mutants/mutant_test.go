@@ -74,3 +74,28 @@ func TestOrderOfPackages(t *testing.T) {
 		t.Error(got)
 	}
 }
+
+// Code that a mutant breaks makes the mutant's rule true, and says so: in or right above
+// the declaration is a Rule line with one of the ids.
+func TestBrokenCodeIsTagged(t *testing.T) {
+	code := newSources("../..")
+	for _, m := range table(false) {
+		tagged := m.ids == ""
+		for in := range strings.SplitSeq(m.in, ", ") {
+			d, err := code.find(in)
+			if err != nil {
+				t.Fatal(err)
+			}
+			above := strings.LastIndex(string(d.src[:d.from]), "\n\n") + 1
+			for line := range strings.Lines(string(d.src[above:d.to])) {
+				_, ids, ok := strings.Cut(line, "// Rule: ")
+				for id := range splitIDs(m.ids) {
+					tagged = tagged || ok && strings.Contains(ids, id)
+				}
+			}
+		}
+		if !tagged {
+			t.Errorf("%s: %s has no Rule line with any of %s", m.name, m.in, m.ids)
+		}
+	}
+}

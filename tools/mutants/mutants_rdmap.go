@@ -144,7 +144,7 @@ var rdmapMutants = []mutant{
 	// requests, responses, order
 	{
 		name: "ord-exceeded", ids: "RDMAP-6.1-04, RDMAP-6.1-03", in: "rdmap.outstandingQueue.full",
-		old: "return q.tail-q.head >= uint64(q.size) }", new: "return q.tail-q.head >= uint64(q.Size()+1) }",
+		old: "return q.tail-q.head >= uint64(q.size) }", new: "return q.tail-q.head >= uint64(q.size+1) }",
 	},
 	{
 		name: "ird-exceeded", ids: "RDMAP-6.1-05, RDMAP-6.1-02", in: "rdmap.inboundSource.Take",

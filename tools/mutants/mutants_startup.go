@@ -201,7 +201,7 @@ var startupMutants = []mutant{
 
 	// the program's side
 	{
-		name: "no-rtr", ids: "MPA2-9.2-08, MPA2-5-02", in: "iwarp.client", old: "c.stream.PostRTR(pickRTR(p.RTR))",
+		name: "no-rtr", ids: "MPA2-9.2-08, MPA2-5-02", in: "iwarp.initiate", old: "c.stream.PostRTR(pickRTR(p.RTR))",
 		new: "error(nil)",
 	},
 	{
@@ -238,7 +238,7 @@ var startupMutants = []mutant{
 		old: "if cfg.Initiator { ord = max(ord, 1)", new: "if cfg.Initiator { ord, ird = max(ord, 1), max(ird, 1)",
 	},
 	{
-		name: "no-terminate-for-a-bad-reply", ids: "MPA2-9.1-07, MPA2-9.2-09, MPA2-9.3-01", in: "iwarp.client",
+		name: "no-terminate-for-a-bad-reply", ids: "MPA2-9.1-07, MPA2-9.2-09, MPA2-9.3-01", in: "iwarp.initiate",
 		old: "c.stream.Fail(perr, true)", new: "c.stream.Fail(perr, false)",
 	},
 	{

@@ -33,7 +33,7 @@ var libraryMutants = []mutant{
 	{
 		name: "atomic-not-guarded", breaks: faults, in: "ddp.Region.atomic",
 		old:   "defer r.unguard(fault.Guard(), &err)",
-		new:   "defer r.unguard(false, &err)",
+		new:   "defer r.unguard(fault.Guard() && false, &err); fault.Unguard(false)",
 		tests: []string{"ddp TestAtomicOnMissingMemory"},
 	},
 	{
@@ -261,13 +261,13 @@ var libraryMutants = []mutant{
 		tests: []string{". TestPolling", ". TestPollingVerbs"},
 	},
 	{
-		name: "receives-after-the-end", breaks: spinning, in: "iwarp.Conn.poll",
+		name: "receives-after-the-end", breaks: spinning, in: "iwarp.Conn.pollOwned",
 		old:   "if p.over { return 0, false }",
 		new:   "",
 		tests: []string{". TestPolling", ". TestPollingHostile", ". TestAdaptiveBlockingCalls"},
 	},
 	{
-		name: "caller-has-not-seen-the-end", breaks: spinning, in: "iwarp.Conn.poll",
+		name: "caller-has-not-seen-the-end", breaks: spinning, in: "iwarp.Conn.pollOwned",
 		old:   "p.over = true",
 		new:   "",
 		tests: []string{". TestPollingHostile", ". TestPolling"},
@@ -281,7 +281,7 @@ var libraryMutants = []mutant{
 	{
 		name: "writes-begin-a-spin", breaks: spinning, in: "iwarp.Conn.receiveBesideWaiters",
 		old:   "case came == 0 || !urgent:",
-		new:   "case came == 0:",
+		new:   "case came == 0 && !urgent:",
 		tests: []string{". TestSpinner"},
 	},
 
@@ -369,7 +369,7 @@ var libraryMutants = []mutant{
 	{
 		name: "nudged-after-an-answer", breaks: nudges, in: "iwarp.nudger.due",
 		old:   "answered, !due && st.FPDUsReceived > 0:",
-		new:   "false:",
+		new:   "answered && n.c == nil:",
 		tests: []string{". TestNoNudge"},
 	},
 	{

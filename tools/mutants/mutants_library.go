@@ -46,7 +46,7 @@ var libraryMutants = []mutant{
 		name: "every-panic-is-a-fault", breaks: faults, in: "internal/fault.Of",
 		old:   "panic(r)",
 		new:   "return &Error{}",
-		tests: []string{"internal/fault TestFaults", "ddp TestGuardOfOthers", "mpa TestReceiveAfterPanic"},
+		tests: []string{"internal/fault TestOfOtherPanics", "ddp TestGuardOfOthers", "mpa TestReceiveAfterPanic"},
 	},
 	{
 		name: "copy-not-guarded", breaks: faults, in: "internal/fault.Copy",

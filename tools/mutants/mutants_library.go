@@ -79,27 +79,9 @@ var libraryMutants = []mutant{
 		tests: []string{". TestTargetIsGone"},
 	},
 	{
-		name: "rest-of-a-message-without-source", breaks: faults, in: "rdmap.Stream.unguard",
-		old:   "t.idle()",
-		new:   "",
-		tests: []string{". TestSourceIsGone", ". TestCallersMemoryIsGone", ". TestTargetIsGone"},
-	},
-	{
 		name: "no-request-blamed-for-its-source", breaks: faults, in: "rdmap.Stream.blameSource",
 		old:   "s.culprit = index",
 		new:   "",
-		tests: []string{". TestSourceIsGone", ". TestCallersMemoryIsGone"},
-	},
-	{
-		name: "lost-source-not-found", breaks: faults, in: "rdmap.Stream.lostSource",
-		old:   "slices.ContainsFunc(e.req.SG, gone.Within)",
-		new:   "slices.ContainsFunc(e.req.SG, gone.Within) && i > s.queue.next",
-		tests: []string{". TestSourceIsGone", ". TestCallersMemoryIsGone"},
-	},
-	{
-		name: "terminate-within-an-fpdu", breaks: faults, in: "rdmap.Stream.lostSource",
-		old:   "s.blameSource(i, gone, false)",
-		new:   "s.blameSource(i, gone, true)",
 		tests: []string{". TestSourceIsGone", ". TestCallersMemoryIsGone"},
 	},
 
@@ -455,12 +437,6 @@ var libraryMutants = []mutant{
 		tests: streamTests,
 	},
 	{
-		name: "reserve-used-up", breaks: credits, in: "stream.outbound.room",
-		old:   "> out.reserve",
-		new:   "> 0",
-		tests: streamTests,
-	},
-	{
 		name: "writes-beyond-the-grant", breaks: credits, in: "stream.Conn.send",
 		old:   "int(min(out.grants[0].length, uint32(limit)))",
 		new:   "limit",
@@ -568,5 +544,4 @@ var streamTests = []string{
 	"stream TestMessages",
 	"stream TestGolden",
 	"stream TestUnmarkedGrants",
-	"stream TestEngines",
 }

@@ -207,3 +207,16 @@ func TestSpinStolen(t *testing.T) {
 		t.Error("no spin after it is")
 	}
 }
+
+// A spin that finds something takes one doubt back, and doubts are bounded: an hour in
+// vain does not take an hour of short waits to forget.
+func TestSpinDoubt(t *testing.T) {
+	p := spinPolicy{window: maxSpin, doubt: 3}
+	if p.spun(5*us, 64); p.doubt != 2 {
+		t.Errorf("after a find the doubt is %d, want 2", p.doubt)
+	}
+	p = spinPolicy{window: minSpin, doubt: maxDoubt}
+	if p.spun(2*minSpin, 0); p.doubt != maxDoubt || p.window != 0 {
+		t.Errorf("after a spin in vain the doubt is %d, want %d, and the next spin %v", p.doubt, maxDoubt, p.window)
+	}
+}

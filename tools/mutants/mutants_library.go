@@ -114,13 +114,13 @@ var libraryMutants = []mutant{
 		name: "doubt-without-end", breaks: spinning, in: "iwarp.spinPolicy.spun",
 		old:   "p.doubt--",
 		new:   "p.doubt -= 0",
-		tests: []string{". TestSpinPolicy"},
+		tests: []string{". TestSpinDoubt"},
 	},
 	{
 		name: "doubt-without-bound", breaks: spinning, in: "iwarp.spinPolicy.spun",
 		old:   "min(p.doubt+1, maxDoubt)",
 		new:   "p.doubt+1",
-		tests: []string{". TestSpinPolicy"},
+		tests: []string{". TestSpinDoubt"},
 	},
 	{
 		name: "one-short-wait-is-enough", breaks: spinning, in: "iwarp.spinPolicy.parked",

@@ -72,6 +72,7 @@ func (r *Receiver) Early(seg []byte) (placed int) {
 }
 
 func (r *Receiver) placeEarly(h *Header, payload []byte, t Target) bool {
+	// Rule: DDP-7.1-06
 	switch {
 	case h.Tagged && t.Sink != nil:
 		return t.Sink.placeEarly(h.STag, h.TO, payload)

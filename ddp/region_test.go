@@ -323,3 +323,16 @@ func TestRegionAbove4GiB(t *testing.T) {
 	wantCode(t, "one too far", r.Place(me, 1<<40+size-1, []byte{1, 2}, ddp.RemoteWrite), protocol.DDPTaggedBounds)
 	r.Deregister()
 }
+
+// A region that has been deregistered gets no key: its place in the table is another's.
+func TestRekeyOfWhatIsGone(t *testing.T) {
+	table := ddp.NewTable(0)
+	r, err := table.Register(ddp.RegionConfig{Buf: make([]byte, 8), PD: 1, Access: ddp.RemoteWrite})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Deregister()
+	if stag := r.Rekey(7); stag != 0 || r.Valid() {
+		t.Errorf("Rekey after Deregister returns %v, valid %v", stag, r.Valid())
+	}
+}

@@ -17,6 +17,7 @@ func (s *Stream) ReceiveEarly(seg []byte) (placed int) {
 
 // CheckEarly implements ddp.EarlyULP.
 func (u *upcalls) CheckEarly(h *ddp.Header, _ int) (t ddp.Target, ok bool) {
+	// Rule: DDP-7.1-08
 	s := (*Stream)(u)
 	c := Control(h.Control)
 	if c.Check(s.send.version, h.Tagged, h.QN) != nil {

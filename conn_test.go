@@ -269,7 +269,12 @@ func TestPrivateData(t *testing.T) {
 		n, rev int
 		bad    bool
 	}{
-		{n: 0, rev: 2}, {n: 1, rev: 2}, {n: 508, rev: 2}, {n: 509, rev: 2, bad: true}, {n: 0, rev: 1}, {n: 512, rev: 1},
+		{n: 0, rev: 2},
+		{n: 1, rev: 2},
+		{n: 508, rev: 2},
+		{n: 509, rev: 2, bad: true},
+		{n: 0, rev: 1},
+		{n: 512, rev: 1},
 		{n: 513, rev: 1, bad: true},
 	} {
 		t.Run(fmt.Sprint(c), func(t *testing.T) {

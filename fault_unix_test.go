@@ -64,14 +64,17 @@ func TestTargetIsGone(t *testing.T) {
 		code protocol.Code
 		do   func(t *testing.T, a *iwarp.Conn, b *iwarp.QP, m *mapped) error
 	}{
-		{name: "Write", code: protocol.DDPLocalCatastrophic,
+		{
+			name: "Write", code: protocol.DDPLocalCatastrophic,
 			do: func(t *testing.T, a *iwarp.Conn, b *iwarp.QP, m *mapped) error {
 				mr := must(b.PD().NewMR(m.mem, iwarp.RemoteWrite, nil))(t)
 				m.shorten(t, 0)
 				return errors.Join(a.RDMAWrite(t.Context(), make([]byte, len(m.mem)), mr.Remote()),
 					a.RDMARead(t.Context(), nil, iwarp.RemoteBuffer{}))
-			}},
-		{name: "Write, half of it", code: protocol.DDPLocalCatastrophic,
+			},
+		},
+		{
+			name: "Write, half of it", code: protocol.DDPLocalCatastrophic,
 			do: func(t *testing.T, a *iwarp.Conn, b *iwarp.QP, m *mapped) error {
 				mr := must(b.PD().NewMR(m.mem, iwarp.RemoteWrite, &iwarp.MROptions{QP: b}))(t)
 				m.shorten(t, len(m.mem)/2)
@@ -80,8 +83,10 @@ func TestTargetIsGone(t *testing.T) {
 				}
 				return errors.Join(a.RDMAWrite(t.Context(), make([]byte, len(m.mem)), mr.Remote()),
 					a.RDMARead(t.Context(), nil, iwarp.RemoteBuffer{}))
-			}},
-		{name: "Write through a window", code: protocol.DDPLocalCatastrophic,
+			},
+		},
+		{
+			name: "Write through a window", code: protocol.DDPLocalCatastrophic,
 			do: func(t *testing.T, a *iwarp.Conn, b *iwarp.QP, m *mapped) error {
 				mr := must(b.PD().NewMR(m.mem, 0, nil))(t)
 				mw := must(b.NewMW())(t)
@@ -93,21 +98,27 @@ func TestTargetIsGone(t *testing.T) {
 				m.shorten(t, 0)
 				return errors.Join(a.RDMAWrite(t.Context(), make([]byte, len(m.mem)), mw.Remote()),
 					a.RDMARead(t.Context(), nil, iwarp.RemoteBuffer{}))
-			}},
-		{name: "Write to protected memory", code: protocol.DDPLocalCatastrophic,
+			},
+		},
+		{
+			name: "Write to protected memory", code: protocol.DDPLocalCatastrophic,
 			do: func(t *testing.T, a *iwarp.Conn, b *iwarp.QP, m *mapped) error {
 				mr := must(b.PD().NewMR(m.mem, iwarp.RemoteWrite, nil))(t)
 				check(t, "Mprotect", unix.Mprotect(m.mem, unix.PROT_READ)) // SIGSEGV
 				return errors.Join(a.RDMAWrite(t.Context(), make([]byte, len(m.mem)), mr.Remote()),
 					a.RDMARead(t.Context(), nil, iwarp.RemoteBuffer{}))
-			}},
-		{name: "Read", code: protocol.RDMAPStreamCatastrophic,
+			},
+		},
+		{
+			name: "Read", code: protocol.RDMAPStreamCatastrophic,
 			do: func(t *testing.T, a *iwarp.Conn, b *iwarp.QP, m *mapped) error {
 				mr := must(b.PD().NewMR(m.mem, iwarp.RemoteRead, nil))(t)
 				m.shorten(t, 0)
 				return a.RDMARead(t.Context(), make([]byte, len(m.mem)), mr.Remote())
-			}},
-		{name: "Read, half of it", code: protocol.RDMAPStreamCatastrophic,
+			},
+		},
+		{
+			name: "Read, half of it", code: protocol.RDMAPStreamCatastrophic,
 			do: func(t *testing.T, a *iwarp.Conn, b *iwarp.QP, m *mapped) error {
 				mr := must(b.PD().NewMR(m.mem, iwarp.RemoteRead, nil))(t)
 				m.shorten(t, len(m.mem)/2)
@@ -115,14 +126,18 @@ func TestTargetIsGone(t *testing.T) {
 					m.shorten(t, 0)
 				}
 				return a.RDMARead(t.Context(), make([]byte, len(m.mem)), mr.Remote())
-			}},
-		{name: "atomic", code: protocol.RDMAPStreamCatastrophic,
+			},
+		},
+		{
+			name: "atomic", code: protocol.RDMAPStreamCatastrophic,
 			do: func(t *testing.T, a *iwarp.Conn, b *iwarp.QP, m *mapped) error {
 				mr := must(b.PD().NewMR(m.mem, iwarp.RemoteAtomic, nil))(t)
 				m.shorten(t, 0)
 				return post(t, a.QP(), iwarp.SendWR{Op: iwarp.OpFetchAdd, Remote: remoteAt(mr, 8), Operand: 1}).Err
-			}},
-		{name: "Send", code: protocol.DDPLocalCatastrophic,
+			},
+		},
+		{
+			name: "Send", code: protocol.DDPLocalCatastrophic,
 			do: func(t *testing.T, a *iwarp.Conn, b *iwarp.QP, m *mapped) error {
 				check(t, "PostRecv", b.PostRecv(iwarp.RecvWR{SG: [][]byte{m.mem}}))
 				m.shorten(t, 0)
@@ -130,7 +145,8 @@ func TestTargetIsGone(t *testing.T) {
 					a.RDMARead(t.Context(), nil, iwarp.RemoteBuffer{}))
 				m.wantMissing(t, "the receive", collect(t, b.RecvCQ(), 1)[0].Err)
 				return err
-			}},
+			},
+		},
 	} {
 		for _, kind := range []string{"tcp", "Pipe", "an LLP of somebody else's"} {
 			for _, progress := range allProgress {

@@ -67,7 +67,8 @@ func TestFPDUsOnLoopback(t *testing.T) {
 		cfg  iwarp.Config
 		want int
 	}{
-		{cfg: iwarp.Config{}, want: 32 << 10}, {cfg: iwarp.Config{MPA: iwarp.MPAConfig{FPDUMax: 64776}}, want: 64776},
+		{cfg: iwarp.Config{}, want: 32 << 10},
+		{cfg: iwarp.Config{MPA: iwarp.MPAConfig{FPDUMax: 64776}}, want: 64776},
 		{cfg: iwarp.Config{MPA: iwarp.MPAConfig{Align: mpa.AlignSegments}}, want: 64776},
 	} {
 		client, server := tcpPair(t, &tt.cfg, nil)

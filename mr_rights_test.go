@@ -120,21 +120,27 @@ func TestRegionAssociation(t *testing.T) {
 		{name: "domain", write: 0, read: 0, region: func(t *testing.T, b *iwarp.QP) *iwarp.MR {
 			return must(b.PD().NewMR(make([]byte, 8), iwarp.RemoteRead|iwarp.RemoteWrite, nil))(t)
 		}},
-		{name: "another stream of the domain", write: protocol.DDPTaggedSTagNotAssociated,
+		{
+			name: "another stream of the domain", write: protocol.DDPTaggedSTagNotAssociated,
 			read: protocol.RDMAPSTagNotAssociated, region: func(t *testing.T, b *iwarp.QP) *iwarp.MR {
 				return must(b.PD().NewMR(make([]byte, 8), iwarp.RemoteRead|iwarp.RemoteWrite,
 					&iwarp.MROptions{QP: must(b.PD().NewQP(nil))(t)}))(t)
-			}},
-		{name: "another domain", write: protocol.DDPTaggedSTagNotAssociated, read: protocol.RDMAPSTagNotAssociated,
+			},
+		},
+		{
+			name: "another domain", write: protocol.DDPTaggedSTagNotAssociated, read: protocol.RDMAPSTagNotAssociated,
 			region: func(t *testing.T, b *iwarp.QP) *iwarp.MR {
 				return must(must(b.PD().Device().NewPD())(t).NewMR(make([]byte, 8), iwarp.RemoteRead|iwarp.RemoteWrite,
 					nil))(t)
-			}},
-		{name: "another device", write: protocol.DDPTaggedInvalidSTag, read: protocol.RDMAPInvalidSTag,
+			},
+		},
+		{
+			name: "another device", write: protocol.DDPTaggedInvalidSTag, read: protocol.RDMAPInvalidSTag,
 			region: func(t *testing.T, _ *iwarp.QP) *iwarp.MR {
 				return must(must(newDevice(t, nil).NewPD())(t).NewMR(make([]byte, 8),
 					iwarp.RemoteRead|iwarp.RemoteWrite, nil))(t)
-			}},
+			},
+		},
 	} {
 		for _, op := range []iwarp.Op{iwarp.OpWrite, iwarp.OpRead} {
 			t.Run(fmt.Sprintf("%s/%v", c.name, op), func(t *testing.T) {

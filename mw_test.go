@@ -125,35 +125,42 @@ func TestWindowEnds(t *testing.T) {
 				t.Fatal(c.Err)
 			}
 		}},
-		{name: "Send with Invalidate",
+		{
+			name: "Send with Invalidate",
 			end: func(t *testing.T, client *iwarp.Conn, qp *iwarp.QP, mw *iwarp.MW, _ *iwarp.MR) {
 				check(t, "SendInvalidate", client.SendInvalidate(testContext(t), nil, mw.STag()))
 				if c := collect(t, qp.RecvCQ(), 1)[0]; c.Invalidated != mw.STag() {
 					t.Fatalf("completion %+v", c)
 				}
-			}},
+			},
+		},
 		{
 			name: "MW.Close",
 			end:  func(_ *testing.T, _ *iwarp.Conn, _ *iwarp.QP, mw *iwarp.MW, _ *iwarp.MR) { mw.Close() },
 		},
-		{name: "OpInvalidate of the region",
+		{
+			name: "OpInvalidate of the region",
 			end: func(t *testing.T, _ *iwarp.Conn, qp *iwarp.QP, _ *iwarp.MW, mr *iwarp.MR) {
 				if c := post(t, qp, iwarp.SendWR{Op: iwarp.OpInvalidate, Invalidate: mr.STag()}); c.Err != nil {
 					t.Fatal(c.Err)
 				}
-			}},
-		{name: "Send with Invalidate of the region",
+			},
+		},
+		{
+			name: "Send with Invalidate of the region",
 			end: func(t *testing.T, client *iwarp.Conn, qp *iwarp.QP, _ *iwarp.MW, mr *iwarp.MR) {
 				check(t, "SendInvalidate", client.SendInvalidate(testContext(t), nil, mr.STag()))
 				collect(t, qp.RecvCQ(), 1)
-			}},
+			},
+		},
 		{name: "MR.SetAccess, none", end: func(t *testing.T, _ *iwarp.Conn, _ *iwarp.QP, _ *iwarp.MW, mr *iwarp.MR) {
 			check(t, "SetAccess", mr.SetAccess(0))
 		}},
 		{
 			name: "MR.Rekey",
 			end: func(_ *testing.T, _ *iwarp.Conn, _ *iwarp.QP, _ *iwarp.MW,
-				mr *iwarp.MR) {
+				mr *iwarp.MR,
+			) {
 				mr.Rekey(uint8(mr.STag()))
 			},
 		},

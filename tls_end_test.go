@@ -75,7 +75,8 @@ func TestTLSEnds(t *testing.T) {
 // tlsPeer starts a connection over TLS against a scripted peer, with wrap around the
 // TCP connection of this end, and returns the peer's two layers too.
 func tlsPeer(t *testing.T, version uint16, server bool,
-	wrap func(net.Conn) net.Conn) (*iwarp.Conn, *iwarptest.Peer, *tls.Conn, *net.TCPConn) {
+	wrap func(net.Conn) net.Conn,
+) (*iwarp.Conn, *iwarptest.Peer, *tls.Conn, *net.TCPConn) {
 	t.Helper()
 	x, y := netPair(t, "tcp")
 	t.Cleanup(func() { _ = x.Close(); _ = y.Close() })

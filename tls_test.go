@@ -82,7 +82,8 @@ type bound struct {
 }
 
 func startBound(ctx context.Context, start func(context.Context, *tls.Conn, []byte) (*iwarp.Conn, error), tc *tls.Conn,
-	secret string) <-chan bound {
+	secret string,
+) <-chan bound {
 	ch := make(chan bound, 1)
 	go func() {
 		c, err := start(ctx, tc, []byte(secret))

@@ -28,11 +28,13 @@ func TestVerifyReply(t *testing.T) {
 				x, y := pipe(nil)
 				p := iwarptest.NewPeer(t, y)
 				var seen []iwarp.ConnectionState
-				cfg := &iwarp.Config{MPA: iwarp.MPAConfig{Revision: rev}, IRD: 7, ORD: 9,
+				cfg := &iwarp.Config{
+					MPA: iwarp.MPAConfig{Revision: rev}, IRD: 7, ORD: 9,
 					VerifyReply: func(st iwarp.ConnectionState) error {
 						seen = append(seen, st)
 						return verdict
-					}}
+					},
+				}
 				got := make(chan accepted, 1)
 				go func() { c, err := iwarp.Client(testContext(t), x, cfg); got <- accepted{c, err} }()
 				reply := iwarptest.Reply(iwarptest.FlagC, 1, []byte("pd"))

@@ -19,7 +19,8 @@ func TestRevocationWaits(t *testing.T) {
 		"SetAccess":  func(_ *ddp.Table, r *ddp.Region) { r.SetAccess(0) },
 		"Rekey":      func(_ *ddp.Table, r *ddp.Region) { r.Rekey(uint8(r.STag()) + 1) },
 		"RemoteInvalidate": func(table *ddp.Table,
-			r *ddp.Region) {
+			r *ddp.Region,
+		) {
 			table.RemoteInvalidate(r.STag(), me.PD, me.Stream)
 		},
 	} {

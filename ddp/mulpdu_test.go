@@ -53,8 +53,11 @@ func testFill(t *testing.T, data []byte) {
 func TestMaxBoundsSegments(t *testing.T) {
 	data := pattern(1000, 1)
 	for _, tt := range []struct{ most, mulpdu, want int }{
-		{most: 0, mulpdu: 214, want: 214}, {most: 114, mulpdu: 214, want: 114}, {most: 214, mulpdu: 114, want: 114},
-		{most: 14, mulpdu: 214, want: 15}, {most: 1, mulpdu: 0, want: 15},
+		{most: 0, mulpdu: 214, want: 214},
+		{most: 114, mulpdu: 214, want: 114},
+		{most: 214, mulpdu: 114, want: 114},
+		{most: 14, mulpdu: 214, want: 15},
+		{most: 1, mulpdu: 0, want: 15},
 	} {
 		for _, h := range []ddp.Header{untagged(0, 1, 0, false), tagged(0x1234, 77, false)} {
 			out := ddp.Outgoing{Max: tt.most}

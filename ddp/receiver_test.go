@@ -414,7 +414,8 @@ func TestVersionZero(t *testing.T) {
 		cfg  ddp.ReceiverConfig
 		good uint8
 	}{
-		{cfg: ddp.ReceiverConfig{}, good: 1}, {cfg: ddp.ReceiverConfig{Version: 1}, good: 1},
+		{cfg: ddp.ReceiverConfig{}, good: 1},
+		{cfg: ddp.ReceiverConfig{Version: 1}, good: 1},
 		{cfg: ddp.ReceiverConfig{VersionZero: true}, good: 0},
 	} {
 		for dv := range uint8(4) {

@@ -38,8 +38,15 @@ func TestSourceOrderUntagged(t *testing.T) {
 		{
 			name: "many gaps",
 			parts: []part{
-				{from: 7, to: 8}, {from: 5, to: 6}, {from: 3, to: 4}, {from: 1, to: 2}, {from: 2, to: 3},
-				{from: 6, to: 7}, {from: 4, to: 5}, {from: 0, to: 1}, {from: 8, to: 9, last: true},
+				{from: 7, to: 8},
+				{from: 5, to: 6},
+				{from: 3, to: 4},
+				{from: 1, to: 2},
+				{from: 2, to: 3},
+				{from: 6, to: 7},
+				{from: 4, to: 5},
+				{from: 0, to: 1},
+				{from: 8, to: 9, last: true},
 			},
 			code: 0,
 		},

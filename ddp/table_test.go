@@ -300,8 +300,10 @@ func TestAccessString(t *testing.T) {
 		a    ddp.Access
 		want string
 	}{
-		{a: 0, want: "none"}, {a: ddp.RemoteRead | ddp.RemoteAtomic, want: "read,atomic"},
-		{a: ddp.RemoteWrite, want: "write"}, {a: 0x80, want: "unknown"},
+		{a: 0, want: "none"},
+		{a: ddp.RemoteRead | ddp.RemoteAtomic, want: "read,atomic"},
+		{a: ddp.RemoteWrite, want: "write"},
+		{a: 0x80, want: "unknown"},
 	} {
 		if got := tt.a.String(); got != tt.want {
 			t.Errorf("got %q, want %q", got, tt.want)

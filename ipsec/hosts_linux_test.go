@@ -251,7 +251,8 @@ func (h *host) flush() error {
 // install puts the policies and associations of one host: e is as it sees it, and
 // spi those of what it sends and receives. change is applied to each policy.
 func (h *host) install(e ends, out, in int, assoc func(ends, int) *netlink.XfrmState,
-	change func(*netlink.XfrmPolicy)) error {
+	change func(*netlink.XfrmPolicy),
+) error {
 	return h.do(func() error {
 		if err := netlink.XfrmStateAdd(assoc(e, out)); err != nil {
 			return fmt.Errorf("association out: %w", err)

@@ -136,7 +136,9 @@ func TestParseTruncated(t *testing.T) {
 // be the one that applies.
 func TestParseBadSelector(t *testing.T) {
 	for _, u := range []nl.XfrmSelector{
-		{Family: 77}, {Family: unix.AF_INET, PrefixlenS: 33}, {Family: unix.AF_INET, PrefixlenD: 33},
+		{Family: 77},
+		{Family: unix.AF_INET, PrefixlenS: 33},
+		{Family: unix.AF_INET, PrefixlenD: 33},
 		{Family: unix.AF_INET6, PrefixlenD: 129},
 	} {
 		if s, err := selector(&u); err == nil {

@@ -33,8 +33,12 @@ var benchSizes = []struct {
 	markers bool
 	crc     bool
 }{
-	{n: 78, crc: true}, {n: 1442, crc: true}, {n: 1430, markers: true, crc: true}, {n: MaxULPDU, crc: true},
-	{n: MaxULPDU, markers: true, crc: true}, {n: MaxULPDU},
+	{n: 78, crc: true},
+	{n: 1442, crc: true},
+	{n: 1430, markers: true, crc: true},
+	{n: MaxULPDU, crc: true},
+	{n: MaxULPDU, markers: true, crc: true},
+	{n: MaxULPDU},
 }
 
 func BenchmarkSender(b *testing.B) {

@@ -228,7 +228,11 @@ func TestSendMSNs(t *testing.T) {
 	e.post(rdmap.SendWR{Op: rdmap.OpFetchAdd})
 	e.post(rdmap.SendWR{Op: rdmap.OpFetchAdd})
 	for _, want := range []struct{ qn, msn uint32 }{
-		{qn: 0, msn: 0xffffffff}, {qn: 1, msn: 0xffffffff}, {qn: 0, msn: 0}, {qn: 1, msn: 0}, {qn: 1, msn: 1},
+		{qn: 0, msn: 0xffffffff},
+		{qn: 1, msn: 0xffffffff},
+		{qn: 0, msn: 0},
+		{qn: 1, msn: 0},
+		{qn: 1, msn: 1},
 		{qn: 1, msn: 2},
 	} {
 		got := e.next("MSN wraps from 2^32-1 to 0")

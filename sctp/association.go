@@ -9,8 +9,9 @@ import (
 	"sync"
 	"time"
 
-	"github.com/go-iwarp/iwarp"
 	pion "github.com/pion/sctp"
+
+	"github.com/go-iwarp/iwarp"
 )
 
 // Association is an SCTP association that carries DDP streams, each of them an

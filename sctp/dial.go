@@ -6,9 +6,10 @@ import (
 	"net"
 	"strings"
 
+	"github.com/pion/logging"
+
 	"github.com/go-iwarp/iwarp"
 	"github.com/go-iwarp/iwarp/protocol"
-	"github.com/pion/logging"
 )
 
 // Dial connects to the iWARP responder at address, on an SCTP association of its own over UDP

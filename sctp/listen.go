@@ -9,8 +9,9 @@ import (
 	"sync"
 	"time"
 
-	"github.com/go-iwarp/iwarp"
 	pion "github.com/pion/sctp"
+
+	"github.com/go-iwarp/iwarp"
 )
 
 // Listen listens on a UDP address for SCTP associations, and accepts iWARP connections on all

@@ -6,9 +6,10 @@ import (
 	"fmt"
 	"testing"
 
+	"pgregory.net/rapid"
+
 	"github.com/go-iwarp/iwarp/ddp"
 	"github.com/go-iwarp/iwarp/protocol"
-	"pgregory.net/rapid"
 )
 
 // sinkULP is the ULP of a receiver that is looked at.

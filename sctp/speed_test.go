@@ -8,9 +8,10 @@ import (
 	"testing"
 	"time"
 
+	pion "github.com/pion/sctp"
+
 	"github.com/go-iwarp/iwarp"
 	"github.com/go-iwarp/iwarp/sctp"
-	pion "github.com/pion/sctp"
 )
 
 // Speed over SCTP, beside what the SCTP below moves by itself, and beside MPA on TCP, in turn,

@@ -11,11 +11,12 @@ import (
 	"sync/atomic"
 	"time"
 
+	pion "github.com/pion/sctp"
+
 	"github.com/go-iwarp/iwarp"
 	"github.com/go-iwarp/iwarp/ddp"
 	"github.com/go-iwarp/iwarp/mpa"
 	"github.com/go-iwarp/iwarp/protocol"
-	pion "github.com/pion/sctp"
 )
 
 // session is a DDP Stream Session on a pair of SCTP streams with one identifier: before its

@@ -48,11 +48,13 @@ var workloads = []workload{
 	{name: "write 1 MiB", size: 1 << 20, turns: 1000, client: writeTurns, server: readTurns},
 	{name: "write 128 KiB", size: 128 << 10, turns: 6000, client: writeTurns, server: readTurns},
 	{name: "write 64 KiB", size: 64 << 10, turns: 10000, client: writeTurns, server: readTurns},
-	{name: "io.Copy, 32 KiB", size: 32 << 10, turns: 20000, client: writeTurns,
+	{
+		name: "io.Copy, 32 KiB", size: 32 << 10, turns: 20000, client: writeTurns,
 		server: func(c net.Conn, p []byte, turns int) error {
 			_, err := io.Copy(io.Discard, io.LimitReader(c, int64(turns*len(p))))
 			return err
-		}},
+		},
+	},
 	{name: "write 4 KiB", size: 4 << 10, turns: 50000, client: writeTurns, server: readTurns},
 	{name: "write 100", size: 100, turns: 100000, client: writeTurns, server: readTurns},
 	{name: "ping-pong 100", size: 100, turns: 10000, client: func(c net.Conn, p []byte, turns int) error {

@@ -22,14 +22,18 @@ func BenchmarkUnary(b *testing.B) {
 		ln   func() (net.Listener, error)
 		dial func(context.Context, string) (net.Conn, error)
 	}{
-		{"tcp", func() (net.Listener, error) { return net.Listen("tcp", "127.0.0.1:0") },
+		{
+			"tcp", func() (net.Listener, error) { return net.Listen("tcp", "127.0.0.1:0") },
 			func(ctx context.Context, address string) (net.Conn, error) {
 				return (&net.Dialer{}).DialContext(ctx, "tcp", address)
-			}},
-		{"stream", func() (net.Listener, error) { return stream.Listen("tcp", "127.0.0.1:0", nil) },
+			},
+		},
+		{
+			"stream", func() (net.Listener, error) { return stream.Listen("tcp", "127.0.0.1:0", nil) },
 			func(ctx context.Context, address string) (net.Conn, error) {
 				return (&stream.Dialer{}).DialContext(ctx, "tcp", address)
-			}},
+			},
+		},
 	} {
 		ln, err := way.ln()
 		if err != nil {

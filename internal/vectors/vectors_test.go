@@ -210,8 +210,12 @@ func TestStartupRefused(t *testing.T) {
 		name      string
 		initiator bool
 	}{
-		{name: "bad_key"}, {name: "req_to_initiator", initiator: true}, {name: "rev3"}, {name: "pd_513"},
-		{name: "v2_s_short"}, {name: "pd_truncated"},
+		{name: "bad_key"},
+		{name: "req_to_initiator", initiator: true},
+		{name: "rev3"},
+		{name: "pd_513"},
+		{name: "v2_s_short"},
+		{name: "pd_truncated"},
 	} {
 		t.Run(v.name, func(t *testing.T) {
 			p, up := start(t, v.initiator, nil)

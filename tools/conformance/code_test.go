@@ -92,8 +92,10 @@ func TestFindCodeComplains(t *testing.T) {
 // that is shown has code.
 func TestAssignCode(t *testing.T) {
 	rules := catalogue{
-		{Rule: claims.Rule{ID: "A-1-01"}}, {Rule: claims.Rule{ID: "A-1-02"}},
-		{Rule: claims.Rule{ID: "A-1-03", Reason: "another layer's"}}, {Rule: claims.Rule{ID: "A-1-04"}},
+		{Rule: claims.Rule{ID: "A-1-01"}},
+		{Rule: claims.Rule{ID: "A-1-02"}},
+		{Rule: claims.Rule{ID: "A-1-03", Reason: "another layer's"}},
+		{Rule: claims.Rule{ID: "A-1-04"}},
 	}
 	found := []claims.Claim{{ID: "A-1-01", Pkg: ".", Test: "TestA"}, {ID: "A-1-02", Pkg: ".", Test: "TestB"}}
 	places := []place{

@@ -16,7 +16,6 @@ const (
 
 // libraryMutants are of what the library promises beyond the RFCs.
 var libraryMutants = []mutant{
-
 	// Faults in memory: internal/fault, and who guards what.
 	{
 		name: "placing-not-guarded", breaks: faults, in: "ddp.Receiver.Guard",

@@ -118,7 +118,8 @@ func (c *checker) latencyTable() {
 }
 
 func (c *checker) latencyRow(ctx context.Context, p *latencyPlace, name, op, mode string, size int, spin bool,
-	flags []string) error {
+	flags []string,
+) error {
 	args := []string{"--lat", "--baseline", "--op=" + op, fmt.Sprintf("--size=%d", size)}
 	args = append(append(append(args, flags...), p.args...), p.at.args()...)
 	results, err := c.bench(ctx, nil, args...)

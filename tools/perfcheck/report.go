@@ -215,7 +215,8 @@ func median(list []float64) float64 {
 
 // versus measures two things in turn, and returns the rounds' ratios and the median of what each reaches.
 func (c *checker) versus(ctx context.Context, rounds int,
-	ours, theirs func(context.Context) (float64, error)) (ratios []float64, our, their float64, err error) {
+	ours, theirs func(context.Context) (float64, error),
+) (ratios []float64, our, their float64, err error) {
 	var a, b []float64
 	for range rounds {
 		x, err := ours(ctx)

@@ -47,7 +47,8 @@ func TestConformSiw(t *testing.T) {
 // conformSiw runs the cases in as many guests as it takes. connect gives the
 // connections with a guest.
 func conformSiw(t *testing.T, variant string, opts kit.Options, least int,
-	connect func(*testing.T, *Guest) (kit.Connector, *Job)) {
+	connect func(*testing.T, *Guest) (kit.Connector, *Job),
+) {
 	left, err := kit.Select(&opts)
 	if err != nil {
 		t.Fatal(err)
@@ -123,7 +124,8 @@ func rpingClients(t *testing.T, g *Guest) (kit.Connector, *Job) {
 // what connects there has ended. It gives the results so far and the case, if any,
 // at which that was.
 func conformGuest(t *testing.T, g *Guest, connect kit.Connector, job *Job, opts kit.Options,
-	cases []*kit.Case) (done []kit.Result, lost string) {
+	cases []*kit.Case,
+) (done []kit.Result, lost string) {
 	t.Helper()
 	for _, c := range cases {
 		one := opts

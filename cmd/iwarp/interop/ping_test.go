@@ -81,7 +81,11 @@ func testRpingPersistent(t *testing.T, g *Guest, s setting) {
 	number, addr := g.Port(t)
 	g.Serve(t, number, fmt.Sprintf("rping -s -P -a %s -p %s -S 4096", guestAddr, number))
 	for _, flags := range [][]string{
-		nil, {"--rtr", "none"}, {"--rtr", "read"}, {"--rtr", "send,write"}, {"--ird", "1", "--ord", "1"},
+		nil,
+		{"--rtr", "none"},
+		{"--rtr", "read"},
+		{"--rtr", "send,write"},
+		{"--ird", "1", "--ord", "1"},
 		{"--private", "cafe"},
 	} {
 		runPing(t, s, addr, append([]string{"--count", "3", "--size", "4096"}, flags...)...)

@@ -53,8 +53,10 @@ func weAccess() []verbsCase {
 			name:  "we send a message that is too long",
 			setup: ok("recvs:4:100"),
 			script: []step{
-				{do: "send:-", want: success}, {do: "recv", want: "local length error"},
-				{do: "recv", want: "Work Request Flushed Error"}, gone,
+				{do: "send:-", want: success},
+				{do: "recv", want: "local length error"},
+				{do: "recv", want: "Work Request Flushed Error"},
+				gone,
 			},
 			run: func(t *testing.T, v *verbsEnd) {
 				v.recv(t) // siw's end knows that the connection stands: see README.md
@@ -66,7 +68,9 @@ func weAccess() []verbsCase {
 			name:  "we send without a receive",
 			setup: ok("recvs:2:100"),
 			script: []step{
-				{do: "send:-", want: success}, gone, {do: "recv", want: "0 octets on 0"},
+				{do: "send:-", want: success},
+				gone,
+				{do: "recv", want: "0 octets on 0"},
 				{do: "recv", want: "0 octets on 0"},
 			},
 			run: func(t *testing.T, v *verbsEnd) {
@@ -82,7 +86,8 @@ func weAccess() []verbsCase {
 
 // refused is an access of ours that siw must refuse.
 func refused(name, rights string, wr iwarp.SendWR, at func(iwarp.RemoteBuffer) iwarp.RemoteBuffer,
-	code protocol.Code) verbsCase {
+	code protocol.Code,
+) verbsCase {
 	return verbsCase{
 		name:   name,
 		setup:  ok("mr:a:4096:"+rights, "fill:a:9"),

@@ -49,8 +49,10 @@ func verbsCases() []verbsCase {
 			name:  "siw sends solicited",
 			setup: ok("mr:a:4096:-"),
 			script: []step{
-				{do: "send:a+0+10", want: success}, {do: "recv", want: "0 octets on 0"},
-				{do: "send:a+0+10:s", want: success}, gone,
+				{do: "send:a+0+10", want: success},
+				{do: "recv", want: "0 octets on 0"},
+				{do: "send:a+0+10:s", want: success},
+				gone,
 			},
 			run: siwSolicits,
 		},

@@ -345,7 +345,8 @@ func (b *benchClient) measure(ctx context.Context, spec benchSpec, first bool) (
 
 // rounds takes as many samples as are wanted of each of the links, in turn, and again where a round is void.
 func (b *benchClient) rounds(ctx context.Context, r *benchResult, p *benchProgress, count uint64, profiled bool,
-	links ...*opened) (list []outcome, err error) {
+	links ...*opened,
+) (list []outcome, err error) {
 	if stop, err := b.profile(profiled); err != nil {
 		return nil, err
 	} else if stop != nil {

@@ -129,7 +129,8 @@ func each(ctx context.Context, n int, f func(ctx context.Context, i int) error) 
 
 // measured is run, watched, with what this process has used for it.
 func measured(ctx context.Context, l benchLink, most time.Duration, count uint64,
-	active bool) (u benchUsage, err error) {
+	active bool,
+) (u benchUsage, err error) {
 	err = watched(ctx, l, most, func(ctx context.Context) error {
 		u, err = unwatched(ctx, l, count, active)
 		return err

@@ -372,7 +372,8 @@ func (ss *benchSession) open(ctx context.Context, m *benchMsg) (reply benchMsg, 
 
 // connected waits for the connections that the client has made.
 func (ss *benchSession) connected(ctx context.Context, l *openLink,
-	regions []iwarp.RemoteBuffer) (reply benchMsg, err error) {
+	regions []iwarp.RemoteBuffer,
+) (reply benchMsg, err error) {
 	if l.ready {
 		return reply, errors.New("these connections are there already")
 	}

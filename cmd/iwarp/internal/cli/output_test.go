@@ -20,8 +20,11 @@ func (full) Write([]byte) (int, error) { return 0, errors.New("no space left") }
 func TestLostOutput(t *testing.T) {
 	s := cmdtest.Serve(t, Main)
 	for _, args := range [][]string{
-		{"version"}, {"version", "--json"}, {"ping", s.Addr, "--count", "1"},
-		{"ping", s.Addr, "--count", "1", "--json"}, {"demo", "--bytes", "1"},
+		{"version"},
+		{"version", "--json"},
+		{"ping", s.Addr, "--count", "1"},
+		{"ping", s.Addr, "--count", "1", "--json"},
+		{"demo", "--bytes", "1"},
 	} {
 		errs := cmdtest.NewLines()
 		if code := Main(cmdtest.Context(t), args, full{}, errs); code != ui.ExitFailed {

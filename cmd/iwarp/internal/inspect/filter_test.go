@@ -160,8 +160,14 @@ func TestGate(t *testing.T) {
 		e    analysis.Event
 		want int
 	}{
-		{e: opened(1), want: 0}, {e: opened(2), want: 0}, {e: send, want: 0}, {e: write(1), want: 2},
-		{e: write(1), want: 1}, {e: send, want: 0}, {e: closed(2), want: 0}, {e: closed(1), want: 1},
+		{e: opened(1), want: 0},
+		{e: opened(2), want: 0},
+		{e: send, want: 0},
+		{e: write(1), want: 2},
+		{e: write(1), want: 1},
+		{e: send, want: 0},
+		{e: closed(2), want: 0},
+		{e: closed(1), want: 1},
 	} {
 		if got := len(g.pass(step.e)); got != step.want {
 			t.Errorf("step %d: %d events pass, want %d", i, got, step.want)

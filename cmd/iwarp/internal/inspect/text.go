@@ -277,7 +277,10 @@ func (t *textSink) end(rd *analysis.Reader, err error) error {
 		n    uint64
 		what string
 	}{
-		{s.NotIP, "not IP"}, {s.NotTCP, "not TCP"}, {s.Fragments, "IP fragments"}, {s.Cut, "cut by the snap length"},
+		{s.NotIP, "not IP"},
+		{s.NotTCP, "not TCP"},
+		{s.Fragments, "IP fragments"},
+		{s.Cut, "cut by the snap length"},
 		{s.CutHeaders, "cut within their headers"},
 	} {
 		if p.n > 0 {

@@ -291,7 +291,9 @@ func TestSinkSizes(t *testing.T) {
 		size uint32
 		want string
 	}{
-		{size: 0, want: "a sink of 0 octets"}, {size: 5, want: ""}, {size: 10, want: ""},
+		{size: 0, want: "a sink of 0 octets"},
+		{size: 5, want: ""},
+		{size: 10, want: ""},
 		{size: 1001, want: "a sink of 1001 octets"},
 	} {
 		t.Run(fmt.Sprint(test.size), func(t *testing.T) {

@@ -108,7 +108,8 @@ func places() []place {
 		to   uint64
 		size uint32
 	}{
-		{id: "wrap-1", to: ^uint64(0), size: 2}, {id: "wrap-10", to: ^uint64(0) - 8, size: 10},
+		{id: "wrap-1", to: ^uint64(0), size: 2},
+		{id: "wrap-10", to: ^uint64(0) - 8, size: 10},
 		{id: "wrap-4096", to: ^uint64(0) - 100, size: 4096},
 	} {
 		for _, kind := range []int{advert.All, advert.High} {

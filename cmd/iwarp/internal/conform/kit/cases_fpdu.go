@@ -296,7 +296,10 @@ func crcCases() []*Case {
 		id     string
 		offset int
 	}{
-		{id: "qn", offset: 11}, {id: "msn", offset: 15}, {id: "mo", offset: 19}, {id: "payload", offset: 40},
+		{id: "qn", offset: 11},
+		{id: "msn", offset: 15},
+		{id: "mo", offset: 19},
+		{id: "payload", offset: 40},
 		{id: "crc", offset: 72},
 	} {
 		add("send-"+at.id, "a Send with one bit changed: "+at.id, false, send,

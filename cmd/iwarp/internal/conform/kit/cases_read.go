@@ -332,7 +332,8 @@ func responseCases() []*Case {
 	const size = 48
 	data := content(85, size)
 	add := func(id, ids, rule, sends string, level Level, answer func(s *session, stag uint32, to uint64) [][]byte,
-		answers ...Answer) {
+		answers ...Answer,
+	) {
 		all = append(all, &Case{
 			ID: "response/" + id, Rules: rules(ids), Roles: Either, Needs: Rping, Level: level, Rule: rule,
 			Sends: sends, Legal: answers,
@@ -370,7 +371,8 @@ func responseCases() []*Case {
 	shortened := terminate("RFC 5040 section 5.2.2: no code is meant for it", 0x02ff, 0x0207, 0x0206, 0x1101, 0x1100)
 	unchecked := carryOn("RFC 5040 section 5.2.2: the sink need not check")
 	bad := func(id, ids, rule, sends string, answer func(s *session, stag uint32, to uint64) [][]byte,
-		answers ...Answer) {
+		answers ...Answer,
+	) {
 		add(id, ids, rule, sends, Crasher, answer, append(answers, end("RFC 5040 section 6.2"))...)
 	}
 	seg := func(f func(stag uint32, to uint64) []byte) func(*session, uint32, uint64) [][]byte {

@@ -149,7 +149,8 @@ func replyCases() []*Case {
 		func(b []byte) []byte { copy(b, "MPA ID Req Frame"); return b }, gone)
 	for _, text := range []struct{ id, octets string }{
 		{id: "http", octets: "HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n"},
-		{id: "ssh", octets: "SSH-2.0-OpenSSH_9.2\r\n"}, {id: "zeros", octets: string(make([]byte, 600))},
+		{id: "ssh", octets: "SSH-2.0-OpenSSH_9.2\r\n"},
+		{id: "zeros", octets: string(make([]byte, 600))},
 	} {
 		bad("text-"+text.id, "MPA-7.1.1-04 MPA-7.1.2-11 R06", "What is no Reply is badly formed: close TCP",
 			"octets of another protocol: "+text.id,
@@ -194,7 +195,8 @@ func rejectCases() []*Case {
 		data  []byte
 		level Level
 	}{
-		{id: "", level: Hostile}, {id: "-with-private-data", data: []byte("busy"), level: Hostile},
+		{id: "", level: Hostile},
+		{id: "-with-private-data", data: []byte("busy"), level: Hostile},
 		{id: "-with-508-octets", data: make([]byte, 508), level: Crasher},
 	} {
 		all = append(all, &Case{

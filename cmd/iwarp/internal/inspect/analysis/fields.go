@@ -202,7 +202,10 @@ type layout []struct {
 
 var (
 	readRequestLayout = layout{
-		{"SinkSTag", 4, hexNumber}, {"SinkTO", 8, hexNumber}, {"Read size", 4, number}, {"SrcSTag", 4, hexNumber},
+		{"SinkSTag", 4, hexNumber},
+		{"SinkTO", 8, hexNumber},
+		{"Read size", 4, number},
+		{"SrcSTag", 4, hexNumber},
 		{"SrcTO", 8, hexNumber},
 	}
 	layouts = map[rdmap.Opcode]layout{

@@ -134,7 +134,8 @@ func (r *Reader) believable(c *tcpConn, i int, b, ulpdu []byte, n int, pos uint6
 
 // deframe runs the receiving engine on the FPDU at b's start. b is left as it is.
 func (r *Reader) deframe(m *mpaHalf, b []byte, pos uint64,
-	check, ignore bool) (ulpdu []byte, n, need int, err *protocol.Error) {
+	check, ignore bool,
+) (ulpdu []byte, n, need int, err *protocol.Error) {
 	d := mpa.Deframer{Markers: m.marked, CRC: check, IgnoreMarkers: ignore}
 	d.SetPosition(pos)
 	if m.marked { // the engine moves octets together; they are kept for comparison

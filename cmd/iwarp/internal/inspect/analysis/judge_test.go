@@ -216,11 +216,13 @@ func terminates() []*scene {
 		})},
 		{name: "Terminate 1/1/00", run: end(protocol.DDPTaggedInvalidSTag, tagged, write(8, none))},
 		{name: "Terminate 1/1/01", run: end(protocol.DDPTaggedBounds, tagged, write(2, edge))},
-		{name: "Terminate 1/2/02", server: iwarp.Config{RecvDepth: 1},
+		{
+			name: "Terminate 1/2/02", server: iwarp.Config{RecvDepth: 1},
 			run: end(protocol.DDPUntaggedNoBuffer, untagged, func(a, b *side) error {
 				_ = send(1)(a, b)
 				return send(1)(a, b)
-			})},
+			}),
+		},
 		{
 			name: "Terminate 1/2/05", server: iwarp.Config{RecvSize: 10},
 			run: end(protocol.DDPUntaggedTooLong, untagged, send(11)),

@@ -120,13 +120,15 @@ var misdeeds = []struct {
 		{frame: 6, from: analysis.Initiator, rule: "MPA-3-06", at: 0},
 		{frame: 6, from: analysis.Initiator, rule: "DDP-4.4-01", at: 2},
 	}, then: "Send 2 #1"},
-	{name: "too long a ULPDU", flags: c, play: func(d *deal) {
-		d.hello()
-		b := d.f[0].Frame(iwarptest.Write(1, 0, make([]byte, 64800)))
-		d.send(0, b[:40000])
-		d.send(0, b[40000:])
-	}, want: []broken{{frame: 7, from: analysis.Initiator, rule: "MPA-3-05", at: 28}},
-		then: "Send 2 #1; RDMA Write 64800 #0"},
+	{
+		name: "too long a ULPDU", flags: c, play: func(d *deal) {
+			d.hello()
+			b := d.f[0].Frame(iwarptest.Write(1, 0, make([]byte, 64800)))
+			d.send(0, b[:40000])
+			d.send(0, b[40000:])
+		}, want: []broken{{frame: 7, from: analysis.Initiator, rule: "MPA-3-05", at: 28}},
+		then: "Send 2 #1; RDMA Write 64800 #0",
+	},
 	{name: "a short segment", flags: c, play: func(d *deal) {
 		d.hello()
 		d.say(0, iwarptest.Send(2, nil)[:17])
@@ -194,12 +196,14 @@ var misdeeds = []struct {
 		play: func(d *deal) { d.hello(); d.say(0, iwarptest.ReadRequest(2, 1, 2, 3, 4, 5)) },
 		want: []broken{{frame: 7, from: analysis.Initiator, rule: "DDP-4.3-07", at: 40}},
 	},
-	{name: "MSN within a message", flags: c, play: func(d *deal) {
-		d.hello()
-		d.say(0, iwarptest.Untagged(iwarptest.UntaggedHeader{Opcode: 3, MSN: 2}, []byte("ab")))
-		d.say(0, iwarptest.Untagged(iwarptest.UntaggedHeader{Opcode: 3, Last: true, MSN: 3}, []byte("cd")))
-	}, want: []broken{{frame: 8, from: analysis.Initiator, rule: "DDP-4.3-10", at: 68}},
-		then: "Send 2 #1; Send 2 #2 partial; Send 2 #3"},
+	{
+		name: "MSN within a message", flags: c, play: func(d *deal) {
+			d.hello()
+			d.say(0, iwarptest.Untagged(iwarptest.UntaggedHeader{Opcode: 3, MSN: 2}, []byte("ab")))
+			d.say(0, iwarptest.Untagged(iwarptest.UntaggedHeader{Opcode: 3, Last: true, MSN: 3}, []byte("cd")))
+		}, want: []broken{{frame: 8, from: analysis.Initiator, rule: "DDP-4.3-10", at: 68}},
+		then: "Send 2 #1; Send 2 #2 partial; Send 2 #3",
+	},
 	{name: "MO", flags: c, play: func(d *deal) {
 		d.hello()
 		d.say(0, iwarptest.Untagged(iwarptest.UntaggedHeader{Opcode: 3, MSN: 2}, []byte("ab")))
@@ -228,13 +232,15 @@ var misdeeds = []struct {
 		d.say(0, iwarptest.Tagged(0, false, 5, 0, []byte("abcd")))
 		d.say(0, iwarptest.Tagged(0, true, 5, 5, []byte("efgh")))
 	}, want: []broken{{frame: 8, from: analysis.Initiator, rule: "DDP-5.2-06", at: 60}}},
-	{name: "messages are mixed", flags: c, play: func(d *deal) {
-		d.hello()
-		d.say(0, iwarptest.Tagged(0, false, 5, 0, []byte("abcd")))
-		d.say(0, iwarptest.Send(2, nil))
-		d.say(0, iwarptest.Tagged(0, true, 5, 4, []byte("efgh")))
-	}, want: []broken{{frame: 8, from: analysis.Initiator, rule: "DDP-5.3-01", at: 54}},
-		then: "Send 2 #1; Send 0 #2; RDMA Write 8 #0"},
+	{
+		name: "messages are mixed", flags: c, play: func(d *deal) {
+			d.hello()
+			d.say(0, iwarptest.Tagged(0, false, 5, 0, []byte("abcd")))
+			d.say(0, iwarptest.Send(2, nil))
+			d.say(0, iwarptest.Tagged(0, true, 5, 4, []byte("efgh")))
+		}, want: []broken{{frame: 8, from: analysis.Initiator, rule: "DDP-5.3-01", at: 54}},
+		then: "Send 2 #1; Send 0 #2; RDMA Write 8 #0",
+	},
 	{name: "a Read Request of 27 octets", flags: c, play: func(d *deal) {
 		d.hello()
 		b := iwarptest.ReadRequest(1, 1, 2, 3, 4, 5)

@@ -35,9 +35,10 @@ import (
 	"sync/atomic"
 	"unsafe"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/go-iwarp/iwarp/verbs/internal/ucma"
 	"github.com/go-iwarp/iwarp/verbs/internal/uverbs"
-	"golang.org/x/sys/unix"
 )
 
 func main() {}

@@ -19,8 +19,9 @@ import (
 	"sync/atomic"
 	"unsafe"
 
-	"github.com/go-iwarp/iwarp/verbs/internal/uabi"
 	"golang.org/x/sys/unix"
+
+	"github.com/go-iwarp/iwarp/verbs/internal/uabi"
 )
 
 const (
@@ -135,7 +136,7 @@ func (r *Ring) Next(i uint32) uint32 { return (i + 1) & r.mask }
 // Slots is the number of elements, of which one less can be in use.
 func (r *Ring) Slots() int { return int(r.mask) + 1 }
 
-// Producer and Consumer are the indexes.
+// Producer is the index behind the newest element.
 func (r *Ring) Producer() uint32 { return r.prod.Load() & r.mask }
 
 // Consumer is the index of the oldest element.

@@ -4,9 +4,10 @@ import (
 	"bytes"
 	"testing"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/go-iwarp/iwarp/verbs/internal/ring"
 	"github.com/go-iwarp/iwarp/verbs/internal/uabi"
-	"golang.org/x/sys/unix"
 )
 
 func newMemory(t *testing.T) (*ring.Memory, int) {

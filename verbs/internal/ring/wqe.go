@@ -63,7 +63,7 @@ func (w Send) RemoteAddr() uint64 { return uabi.Order.Uint64(w[24:]) }
 // RKey is the peer's key of a Write or Read.
 func (w Send) RKey() uint32 { return uabi.Order.Uint32(w[32:]) }
 
-// CompareAdd, Swap and AtomicRKey are an atomic's.
+// CompareAdd is what an atomic compares with, or adds.
 func (w Send) CompareAdd() uint64 { return uabi.Order.Uint64(w[32:]) }
 
 // Swap is the value to put in.

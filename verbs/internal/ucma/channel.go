@@ -7,9 +7,10 @@ import (
 	"slices"
 	"sync"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/go-iwarp/iwarp/verbs/internal/uabi"
 	"github.com/go-iwarp/iwarp/verbs/internal/uverbs"
-	"golang.org/x/sys/unix"
 )
 
 // Manager has the identifiers of all channels of the process: one may go from one

@@ -4,9 +4,10 @@ import (
 	"net"
 	"testing"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/go-iwarp/iwarp/verbs/internal/uabi"
 	"github.com/go-iwarp/iwarp/verbs/internal/verbstest"
-	"golang.org/x/sys/unix"
 )
 
 // dial resolves and connects a queue pair to a port of this machine.

@@ -8,10 +8,11 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/go-iwarp/iwarp"
 	"github.com/go-iwarp/iwarp/verbs/internal/uabi"
 	"github.com/go-iwarp/iwarp/verbs/internal/uverbs"
-	"golang.org/x/sys/unix"
 )
 
 // connectPatience bounds a connect or an accept.

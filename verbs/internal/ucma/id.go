@@ -8,10 +8,11 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/go-iwarp/iwarp"
 	"github.com/go-iwarp/iwarp/verbs/internal/uabi"
 	"github.com/go-iwarp/iwarp/verbs/internal/uverbs"
-	"golang.org/x/sys/unix"
 )
 
 // id is a rdma_cm_id.

@@ -8,9 +8,10 @@ import (
 	"syscall"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/go-iwarp/iwarp"
 	"github.com/go-iwarp/iwarp/verbs/internal/uabi"
-	"golang.org/x/sys/unix"
 )
 
 // inOrder bounds how long a connection whose request has not come holds up those behind

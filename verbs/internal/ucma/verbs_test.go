@@ -6,12 +6,13 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/go-iwarp/iwarp/verbs/internal/ring"
 	"github.com/go-iwarp/iwarp/verbs/internal/uabi"
 	"github.com/go-iwarp/iwarp/verbs/internal/ucma"
 	"github.com/go-iwarp/iwarp/verbs/internal/uverbs"
 	"github.com/go-iwarp/iwarp/verbs/internal/verbstest"
-	"golang.org/x/sys/unix"
 )
 
 func newDevice(t testing.TB) (*uverbs.Device, *ucma.Manager) {
@@ -317,15 +318,18 @@ func TestLimits(t *testing.T) {
 		{"port 2", uabi.QueryPort, []any{uabi.QueryPortCmd{Port: 2}}, unix.EINVAL},
 		{
 			"memory that is not there", uabi.RegMR,
-			[]any{uabi.RegMRCmd{Start: 4096, Length: 4096, IOVA: 4096, PD: pd, Access: 1}}, unix.EFAULT,
+			[]any{uabi.RegMRCmd{Start: 4096, Length: 4096, IOVA: 4096, PD: pd, Access: 1}},
+			unix.EFAULT,
 		},
 		{
 			"around the end of memory", uabi.RegMR,
-			[]any{uabi.RegMRCmd{Start: ^uint64(0) - 10, Length: 100, PD: pd, Access: 1}}, unix.EINVAL,
+			[]any{uabi.RegMRCmd{Start: ^uint64(0) - 10, Length: 100, PD: pd, Access: 1}},
+			unix.EINVAL,
 		},
 		{
 			"remote write without local write", uabi.RegMR,
-			[]any{uabi.RegMRCmd{Start: at, Length: 64, PD: pd, Access: 2}}, unix.EINVAL,
+			[]any{uabi.RegMRCmd{Start: at, Length: 64, PD: pd, Access: 2}},
+			unix.EINVAL,
 		},
 		{"on demand", uabi.RegMR, []any{uabi.RegMRCmd{Start: at, Length: 64, PD: pd, Access: 1 << 6}}, unix.EOPNOTSUPP},
 		{"an SRQ too deep", uabi.CreateSRQ, []any{uabi.CreateSRQCmd{PD: pd, MaxWR: 1 << 20}}, unix.EINVAL},

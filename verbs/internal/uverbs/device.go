@@ -10,8 +10,9 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"github.com/go-iwarp/iwarp"
 	"golang.org/x/sys/unix"
+
+	"github.com/go-iwarp/iwarp"
 )
 
 // Config configures a Device. All may be nil.

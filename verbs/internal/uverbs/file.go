@@ -4,10 +4,11 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/go-iwarp/iwarp"
 	"github.com/go-iwarp/iwarp/verbs/internal/ring"
 	"github.com/go-iwarp/iwarp/verbs/internal/uabi"
-	"golang.org/x/sys/unix"
 )
 
 // File is an open /dev/infiniband/uverbs0. Its objects are known to it alone, and end

@@ -6,10 +6,11 @@ import (
 	"sync/atomic"
 	"unsafe"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/go-iwarp/iwarp"
 	"github.com/go-iwarp/iwarp/internal/fault"
 	"github.com/go-iwarp/iwarp/verbs/internal/ring"
-	"golang.org/x/sys/unix"
 )
 
 // Memory is the program's memory at an address of this process. Whether it is there, only
@@ -67,7 +68,8 @@ func remoteAccess(a uint32) (r iwarp.Access) {
 		bit uint32
 		a   iwarp.Access
 	}{
-		{accessRemoteWrite, iwarp.RemoteWrite}, {accessRemoteRead, iwarp.RemoteRead},
+		{accessRemoteWrite, iwarp.RemoteWrite},
+		{accessRemoteRead, iwarp.RemoteRead},
 		{accessRemoteAtomic, iwarp.RemoteAtomic},
 	} {
 		if a&x.bit != 0 {

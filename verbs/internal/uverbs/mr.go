@@ -1,9 +1,10 @@
 package uverbs
 
 import (
+	"golang.org/x/sys/unix"
+
 	"github.com/go-iwarp/iwarp"
 	"github.com/go-iwarp/iwarp/verbs/internal/uabi"
-	"golang.org/x/sys/unix"
 )
 
 // newMR registers memory.

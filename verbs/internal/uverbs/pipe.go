@@ -3,8 +3,9 @@ package uverbs
 import (
 	"sync"
 
-	"github.com/go-iwarp/iwarp/verbs/internal/uabi"
 	"golang.org/x/sys/unix"
+
+	"github.com/go-iwarp/iwarp/verbs/internal/uabi"
 )
 
 // pipe carries events to the program, which reads and polls the other end as it would

@@ -7,11 +7,12 @@ import (
 	"sync/atomic"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/go-iwarp/iwarp"
 	"github.com/go-iwarp/iwarp/protocol"
 	"github.com/go-iwarp/iwarp/verbs/internal/ring"
 	"github.com/go-iwarp/iwarp/verbs/internal/uabi"
-	"golang.org/x/sys/unix"
 )
 
 // States of a queue pair: enum ibv_qp_state.

@@ -1,8 +1,9 @@
 package uverbs
 
 import (
-	"github.com/go-iwarp/iwarp/verbs/internal/uabi"
 	"golang.org/x/sys/unix"
+
+	"github.com/go-iwarp/iwarp/verbs/internal/uabi"
 )
 
 func (f *File) getContext(_ uabi.Resp, r *request) unix.Errno {

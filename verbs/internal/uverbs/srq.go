@@ -4,10 +4,11 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/go-iwarp/iwarp/ddp"
 	"github.com/go-iwarp/iwarp/verbs/internal/ring"
 	"github.com/go-iwarp/iwarp/verbs/internal/uabi"
-	"golang.org/x/sys/unix"
 )
 
 // srq is a shared receive queue. A message takes its oldest element, which is free for

@@ -6,13 +6,14 @@ import (
 	"net/netip"
 	"testing"
 	"time"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/go-iwarp/iwarp/verbs/internal/ring"
 	"github.com/go-iwarp/iwarp/verbs/internal/uabi"
 	"github.com/go-iwarp/iwarp/verbs/internal/ucma"
 	"github.com/go-iwarp/iwarp/verbs/internal/uverbs"
-	"golang.org/x/sys/unix"
-	"unsafe"
 )
 
 // Program has one open device of each kind, and memory that lies outside of Go's.

@@ -2,7 +2,6 @@ package iwarp_test
 
 import (
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -57,25 +56,5 @@ func TestReportsNameTests(t *testing.T) {
 	}
 	if entries != 65 {
 		t.Errorf("%d entries, want 65", entries)
-	}
-}
-
-// README's program runs as it stands there, in a checkout.
-func TestReadmeProgram(t *testing.T) {
-	doc, err := os.ReadFile("README.md")
-	if os.IsNotExist(err) {
-		t.Skip("the module without its documents")
-	}
-	check(t, "README.md", err)
-	_, rest, _ := strings.Cut(string(doc), "```go\n")
-	program, _, ok := strings.Cut(rest, "```\n")
-	if !ok {
-		t.Fatal("README.md has no program")
-	}
-	file := filepath.Join(t.TempDir(), "main.go")
-	check(t, file, os.WriteFile(file, []byte(program), 0o600))
-	out, err := exec.CommandContext(t.Context(), "go", "run", file).CombinedOutput()
-	if err != nil || string(out) != "hello\n" {
-		t.Errorf("go run: %v\n%s", err, out)
 	}
 }

@@ -82,7 +82,15 @@ tool() {
 # have COMMAND PACKAGE: is the command here? CI's root installs it from Debian.
 # Otherwise the reason why not is left in $missing.
 have() {
-  command -v "$1" > /dev/null && return
+  command -v "$1" > /dev/null || install "$1" "$2"
+}
+
+# have_file FILE PACKAGE: likewise, for a file.
+have_file() {
+  [ -e "$1" ] || install "$1" "$2"
+}
+
+install() {
   missing="no $1 (Debian package $2), and only root with CI=true installs packages"
   [ "${CI:-}" = true ] && [ "$(id -u)" = 0 ] && command -v apt-get > /dev/null || return 1
   missing="apt-get could not install $2"
@@ -100,6 +108,8 @@ have() {
 
 # need COMMAND PACKAGE: as have, but skip the stage without it.
 need() { have "$@" || skip "$missing"; }
+
+need_file() { have_file "$@" || skip "$missing"; }
 
 # gotest ARGUMENT...: `go test`, which names the skipped tests and their reasons at the end.
 # The time limit of a package lies below that of the stage, so that a hang shows its stacks.

@@ -13,7 +13,7 @@ import (
 // AllocBuffer returns n octets of zeros for a region: in huge pages where the system has them
 // and n is worth one (Linux), at an address that is a multiple of eight, and touched, so that
 // no page has to be found when the first message comes. The memory is Go's, and needs no
-// release. An n below 0 is 0.
+// release. An n below 0 is 0; one that the system has no memory for is a panic, as of make.
 func AllocBuffer(n int) []byte {
 	n = max(n, 0)
 	b, huge := pages.Huge((n + 7) &^ 7)
@@ -31,7 +31,7 @@ func reachable(buf []byte, base uint64, access Access) error {
 		return nil
 	}
 	if a := uint64(uintptr(unsafe.Pointer(unsafe.SliceData(buf)))); a%8 != 0 || base%8 != 0 {
-		return fmt.Errorf("%w: RemoteAtomic needs memory and MROptions.Base at multiples of 8: "+
+		return fmt.Errorf("%w: RemoteAtomic needs memory and Base at multiples of 8: "+
 			"the address is %d above one, Base %d (RFC 7306 section 5.1)", ErrInvalidWR, a%8, base%8)
 	}
 	return nil

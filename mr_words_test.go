@@ -126,6 +126,21 @@ func TestWordsAreAligned(t *testing.T) {
 	if err := plain.SetAccess(iwarp.RemoteAtomic); !errors.Is(err, iwarp.ErrInvalidWR) {
 		t.Errorf("SetAccess: %v", err)
 	}
+	mw := must(c.QP().NewMW())(t)
+	whole := must(c.NewMR(make([]byte, 64), iwarp.RemoteRead))(t)
+	for _, b := range []iwarp.Bind{
+		{Offset: 4, Length: 32}, {Offset: 8, Length: 32, Base: 4}, {Offset: 1, Length: 8, Base: 7},
+	} {
+		b.MW, b.MR, b.Access = mw, whole, iwarp.RemoteAtomic
+		err := c.QP().PostSend(iwarp.SendWR{Op: iwarp.OpBind, Bind: &b})
+		if !errors.Is(err, iwarp.ErrInvalidWR) || mw.STag() != 0 {
+			t.Errorf("a window at octet %d with base %d that no atomic can reach: %v", b.Offset, b.Base, err)
+		}
+		b.Access = iwarp.RemoteWrite
+		check(t, "Bind without atomics", c.QP().PostSend(iwarp.SendWR{Op: iwarp.OpBind, Bind: &b}))
+		check(t, "Close", mw.Close())
+		mw = must(c.QP().NewMW())(t)
+	}
 	var none *iwarp.MR
 	if none.Update(nil) == nil || none.Store(0, 0) == nil {
 		t.Error("a nil region")

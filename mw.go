@@ -37,6 +37,8 @@ type Bind struct {
 	MR     *MR    // of the QP's domain, and not bound to another QP
 	Offset uint64 // of the window's first octet in the region's slice
 	Length uint64 // octets
+	// Access is what the peer may do. With RemoteAtomic the window's first octet has to lie at an
+	// address that is a multiple of eight, and Base has to be one: see [PD.NewMR].
 	Access Access
 	// Base is the Tagged Offset of the window's first octet. Base plus Length must
 	// stay below 2^64.
@@ -160,6 +162,9 @@ func (b *Bind) prepare(q *QP) (*ddp.Region, error) {
 		return nil, fmt.Errorf("%w: Bind.MR: %w", ErrInvalidWR, net.ErrClosed)
 	}
 	buf := b.MR.buf[b.Offset : b.Offset+b.Length : b.Offset+b.Length]
+	if err := reachable(buf, b.Base, b.Access); err != nil {
+		return nil, fmt.Errorf("Bind: %w", err)
+	}
 	// Rule: DDP-8.3-06, DDP-8.3.2-04, RDMAP-8.1.2-03, SEC-7.3-01
 	if err := q.pd.mayGrant(buf, b.Access); err != nil {
 		return nil, err

@@ -13,7 +13,9 @@ import (
 // Trace is told what happens on the connections of a [Config], as
 // [net/http/httptrace.ClientTrace] is of HTTP: for counting, for histograms, for a log of
 // one's own. Each function may be nil. They are called from the goroutines that do the work,
-// with no lock held, from several at once: one that takes long delays its connection. What
+// with no lock held, from several at once: one that takes long delays its connection. They may
+// post work, but not wait for the connection that they hear of: its Send, Close, Abort and the
+// like would wait for the very goroutine that calls them. Start another one for these. What
 // comes often comes in lists, one call for what one call of the network has brought.
 //
 // The octets themselves are for package capture.

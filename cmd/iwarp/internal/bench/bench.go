@@ -41,7 +41,8 @@ type Command struct {
 	HTML     string        `name:"html" placeholder:"FILE" help:"Write the results with plots to FILE, as HTML that needs nothing else."`
 	JSON     bool          `name:"json" help:"Print JSON, an object a line, errors too. The keys are listed above."`
 
-	Clients   *int       `name:"max-clients" placeholder:"N" help:"With --serve: clients at once (default 16); further ones are refused."`
+	Clients *int `name:"max-clients" placeholder:"N" help:"With --serve: clients at once (default 16); further ones are refused."`
+	ui.LiveFlag
 	MaxMemory *ui.Octets `placeholder:"N" help:"With --serve: about how much memory all clients together may take, one client at most three quarters of it; K, M and G may stand behind N (default 2G)."`
 
 	Profile string `placeholder:"FILE" hidden:"" help:"Write a processor profile of the first size."`
@@ -164,9 +165,9 @@ func (c *Command) Validate() error {
 		return fmt.Errorf("--serve %s: not together with HOST:PORT (%s): a server does not dial", *c.Serve, *c.Server)
 	case c.Serve != nil && (len(c.Size) > 0 || c.Sweep || c.Lat || c.Baseline || c.Op != opAuto):
 		return errors.New("--serve: the client says what is measured: only the startup flags, --segment, " +
-			"--max-clients and --max-memory go with it")
-	case c.Serve == nil && (c.Clients != nil || c.MaxMemory != nil):
-		return errors.New("--max-clients, --max-memory: the server's flags, need --serve")
+			"--max-clients, --max-memory and --live go with it")
+	case c.Serve == nil && (c.Clients != nil || c.MaxMemory != nil || c.Live):
+		return errors.New("--max-clients, --max-memory, --live: the server's flags, need --serve")
 	case c.Clients != nil && *c.Clients < 1:
 		return fmt.Errorf("--max-clients %d: 1 or more", *c.Clients)
 	case c.Lat && c.Op == opWrite:

@@ -100,6 +100,11 @@ func (c *Command) serve(ctx context.Context, out *ui.Output) error {
 	if err != nil {
 		return err
 	}
+	unseen, err := c.Offer(out, cfg.Device)
+	if err != nil {
+		return errors.Join(err, ln.Close())
+	}
+	defer unseen()
 	out.Emit(benchListening{Address: ln.Addr().String()})
 	if !c.Child {
 		c.Startup.Announce(out)

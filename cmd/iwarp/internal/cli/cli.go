@@ -14,6 +14,7 @@ import (
 	"github.com/go-iwarp/iwarp/cmd/iwarp/internal/filecopy"
 	"github.com/go-iwarp/iwarp/cmd/iwarp/internal/inspect"
 	"github.com/go-iwarp/iwarp/cmd/iwarp/internal/ping"
+	"github.com/go-iwarp/iwarp/cmd/iwarp/internal/top"
 	"github.com/go-iwarp/iwarp/cmd/iwarp/internal/verbs"
 )
 
@@ -31,6 +32,7 @@ type grammar struct {
 	Verbs   verbs.Command   `cmd:"" help:"Run a program of libibverbs, librdmacm or rsockets on iWARP in user space (Linux)."`
 	Inspect inspect.Command `cmd:"" help:"Tell from a capture what happened on iWARP connections, and who broke which rule."`
 	Conform conform.Command `cmd:"" help:"Test an iWARP endpoint against the RFCs, with good and hostile peers."`
+	Top     top.Command     `cmd:"" help:"Show the connections of a running program, live."`
 	Version versionCmd      `cmd:"" help:"Show the version and the RFCs that are supported."`
 }
 

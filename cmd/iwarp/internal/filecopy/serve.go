@@ -19,7 +19,8 @@ type Serve struct {
 	Listen   string `default:"localhost:7175" placeholder:"ADDR" help:"Where to take connections (default localhost:7175); \":7175\" is every address of this host."`
 	ReadOnly bool   `help:"Change nothing."`
 	Clients  int    `name:"max-connections" default:"128" placeholder:"N" help:"Connections at once, of all clients together (default 128, each with 4 MiB); further ones wait."`
-	JSON     bool   `name:"json" help:"Print JSON, an object a line. The keys are listed above."`
+	ui.LiveFlag
+	JSON bool `name:"json" help:"Print JSON, an object a line. The keys are listed above."`
 
 	Access accessFlags `embed:""`
 }
@@ -116,11 +117,19 @@ func (c *Serve) Run(ctx context.Context, out *ui.Output) error {
 		return fmt.Errorf("--listen %s: %w", c.Listen, err)
 	}
 	cfg := linkConfig()
+	if cfg.Device, err = iwarp.NewDevice(nil); err != nil {
+		return errors.Join(err, nl.Close())
+	}
 	cfg.Logger = ui.StartupLog(out)
 	ln, err := iwarp.NewListener(secure(nl, tc), cfg)
 	if err != nil {
 		return errors.Join(err, nl.Close())
 	}
+	unseen, err := c.Offer(out, cfg.Device)
+	if err != nil {
+		return errors.Join(err, ln.Close())
+	}
+	defer unseen()
 	out.Emit(servingEvent{
 		Address: ln.Addr().String(), TLS: tc != nil, Token: token != "", Certs: c.Access.CA != "",
 		ReadOnly: c.ReadOnly, dir: c.Dir,

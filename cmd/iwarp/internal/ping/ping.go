@@ -22,7 +22,8 @@ type Command struct {
 	Size    *ui.Octets  `placeholder:"N" help:"Client: octets each way in each iteration, 1 or more; K, M and G may stand behind N (default 64). An rping server takes no more than its own -S, default 64."`
 	MaxSize *ui.Octets  `placeholder:"N" help:"Server: the most octets that a client may advertise (default 64M). Each client that sends so much has it in the server's memory, all together at most 16 times that."`
 	Clients *int        `name:"max-clients" placeholder:"N" help:"Server: clients at once; further ones wait (default 128)."`
-	JSON    bool        `name:"json" help:"Print JSON, an object a line, errors too. The keys are listed above."`
+	ui.LiveFlag
+	JSON bool `name:"json" help:"Print JSON, an object a line, errors too. The keys are listed above."`
 
 	Startup ui.StartupFlags `embed:""`
 }
@@ -79,6 +80,8 @@ func (c *Command) Validate() error {
 		return fmt.Errorf("--max-size %d: the server's flag, needs --serve", *c.MaxSize)
 	case c.Server != nil && c.Clients != nil:
 		return fmt.Errorf("--max-clients %d: the server's flag, needs --serve", *c.Clients)
+	case c.Server != nil && c.Live:
+		return errors.New("--live: the server's flag, needs --serve")
 	case c.Clients != nil && *c.Clients < 1:
 		return fmt.Errorf("--max-clients %d: 1 or more", *c.Clients)
 	}
@@ -95,7 +98,7 @@ func (c *Command) Run(ctx context.Context, out *ui.Output) error {
 	cfg.RecvDepth, cfg.RecvSize = recvDepth, recvSize
 	if c.Serve != nil {
 		s := &pingServer{
-			out: out, cfg: cfg, startup: &c.Startup, timeout: c.Startup.Patience(),
+			out: out, cfg: cfg, startup: &c.Startup, live: c.LiveFlag, timeout: c.Startup.Patience(),
 			maxSize: uint32(ui.Or(c.MaxSize, defaultMaxSize)),
 			slots:   make(chan struct{}, ui.Or(c.Clients, defaultClients)),
 		}

@@ -20,6 +20,7 @@ type pingServer struct {
 	out     *ui.Output
 	cfg     *iwarp.Config
 	startup *ui.StartupFlags
+	live    ui.LiveFlag
 	timeout time.Duration
 	maxSize uint32
 	slots   chan struct{} // one for each client at once
@@ -96,6 +97,11 @@ func (s *pingServer) serveOn(ctx context.Context, nl net.Listener) error {
 		_ = nl.Close()
 		return err
 	}
+	unseen, err := s.live.Offer(s.out, cfg.Device)
+	if err != nil {
+		return errors.Join(err, ln.Close())
+	}
+	defer unseen()
 	ctx, cancel := context.WithCancel(ctx)
 	s.out.Emit(listeningEvent{Address: ln.Addr().String(), MaxSize: s.maxSize})
 	s.startup.Announce(s.out) // after the line that a script waits for

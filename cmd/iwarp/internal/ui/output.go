@@ -62,6 +62,19 @@ func (o *Output) lost() error {
 	return o.Stdout.err
 }
 
+// Size is that of the terminal, 0 by 0 where stdout is none.
+func (o *Output) Size() (width, height int) {
+	f, ok := o.Stdout.w.(*os.File)
+	if !ok || !o.Terminal {
+		return 0, 0
+	}
+	width, height, err := term.GetSize(int(f.Fd()))
+	if err != nil {
+		return 0, 0
+	}
+	return width, height
+}
+
 // Event is one thing that happened. It is an object with snake_case keys, the
 // first of which is "event", in JSON.
 type Event interface {

@@ -99,7 +99,7 @@ func get(t *testing.T, path string) (*live.Snapshot, error) {
 			return new(net.Dialer).DialContext(ctx, "unix", path)
 		},
 	}}
-	resp, err := c.Get("http://any" + live.Endpoint)
+	resp, err := c.Get("http://localhost" + live.Endpoint)
 	if err != nil {
 		return nil, err
 	}

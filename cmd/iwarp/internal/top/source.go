@@ -35,7 +35,7 @@ func (t *target) UnmarshalText(b []byte) error {
 		if pid < 1 {
 			return fmt.Errorf("%q: the number of a process is 1 or more", s)
 		}
-		*t = target{pid: int(pid), socket: live.Path(int(pid)), url: "http://socket" + live.Endpoint}
+		*t = target{pid: int(pid), socket: live.Path(int(pid)), url: "http://localhost" + live.Endpoint}
 		return nil
 	}
 	if strings.HasPrefix(s, "http://") || strings.HasPrefix(s, "https://") {
@@ -50,7 +50,7 @@ func (t *target) UnmarshalText(b []byte) error {
 		return nil
 	}
 	if strings.ContainsAny(s, `/\`) {
-		*t = target{socket: s, url: "http://socket" + live.Endpoint}
+		*t = target{socket: s, url: "http://localhost" + live.Endpoint}
 		return nil
 	}
 	host, port, err := net.SplitHostPort(s)
@@ -128,8 +128,8 @@ func (s *source) fetch(ctx context.Context) (*live.Snapshot, error) {
 	}
 	defer resp.Body.Close()
 	if resp.StatusCode != http.StatusOK {
-		return nil, fmt.Errorf("%s answers %q: the program has to serve live.Handler there, or give the URL of where "+
-			"it does", s.name(), resp.Status)
+		return nil, fmt.Errorf("%s answers %q: the program has to serve live.Handler there, or give the URL of "+
+			"where it does", s.name(), resp.Status)
 	}
 	body, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer+1))
 	switch {
@@ -164,8 +164,8 @@ func (s *source) unreachable(ctx context.Context, err error) error {
 		return gone("there is no process %d", s.pid)
 	}
 	return gone("process %d does not offer its connections: its program has to call live.Offer (package "+
-		"github.com/go-iwarp/iwarp/live), and \"iwarp ping --serve\", \"iwarp bench --serve\" and \"iwarp serve\" need "+
-		"--live. Looked for the socket %s, so that it needs the same TMPDIR", s.pid, s.socket)
+		"github.com/go-iwarp/iwarp/live), and \"iwarp ping --serve\", \"iwarp bench --serve\" and \"iwarp serve\" "+
+		"need --live. Looked for the socket %s, so that it needs the same TMPDIR", s.pid, s.socket)
 }
 
 // exists reports whether there is a process of this number, as far as can be told.

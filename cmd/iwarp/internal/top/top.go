@@ -42,8 +42,9 @@ answer; 2 the command line is wrong.
 With --json every line is an object; "event" says which:
 
   snapshot  format, pid, program, time, totals: an object with live, connections, ended_gracefully, ended_in_error,
-            startups_failed, startups_refused, messages_sent, messages_received, payload_sent, payload_received (octets),
-            reads_served, atomics_served; errors: a list of {code (as in iwarp ping), by (here, peer or program), count};
+            startups_failed, startups_refused, messages_sent, messages_received, payload_sent, payload_received
+            (octets), reads_served, atomics_served; errors: a list of {code (as in iwarp ping), by (here, peer or
+            program), count};
             conns: a list of {id, local, remote, initiator, began, fpdus_sent, fpdus_received, retransmits, mulpdu, and
             the last six of totals}; left_out (connections that are not in the list, which has 10000 at most)
 

@@ -33,7 +33,6 @@ func (v *view) take(s *live.Snapshot, at time.Time) {
 type row struct {
 	live.Conn
 	traffic  [6]float64
-	resent   uint64 // in all
 	activity float64
 }
 
@@ -72,7 +71,7 @@ func (v *view) rows() []row {
 		if b == nil {
 			b = new(live.Traffic) // new since the last look, so that all of it is
 		}
-		r := row{Conn: c, traffic: v.traffic(&c.Traffic, b), resent: c.Retransmits}
+		r := row{Conn: c, traffic: v.traffic(&c.Traffic, b)}
 		for _, x := range r.traffic {
 			r.activity += x
 		}
@@ -98,7 +97,8 @@ func (v *view) lines(width, height int) []string {
 		fmt.Sprintf("%s, PID %d, %s: %s", clip(s.Program, 40), s.PID, s.Time.Format(time.DateTime),
 			ui.Plural(max(t.Live, 0), "connection")),
 		fmt.Sprintf("since its start: %s, %d ended well, %d in error; startups: %d failed, %d refused",
-			ui.Plural(t.Connections, "connection"), t.EndedGracefully, t.EndedInError, t.StartupsFailed, t.StartupsRefused),
+			ui.Plural(t.Connections, "connection"), t.EndedGracefully, t.EndedInError, t.StartupsFailed,
+			t.StartupsRefused),
 	}
 	if e := errorsLine(s.Errors); e != "" {
 		lines = append(lines, e)
@@ -117,7 +117,8 @@ func (v *view) lines(width, height int) []string {
 		rows = rows[:max(most, 1)]
 	}
 	for _, r := range rows {
-		lines = append(lines, line(fmt.Sprint(r.ID), r.Remote, age(s.Time.Sub(r.Began)), r.traffic, fmt.Sprint(r.resent)))
+		old := age(s.Time.Sub(r.Began))
+		lines = append(lines, line(fmt.Sprint(r.ID), r.Remote, old, r.traffic, fmt.Sprint(r.Retransmits)))
 	}
 	if left > 0 {
 		lines = append(lines, fmt.Sprintf("        and %s more", ui.Plural(left, "connection")))

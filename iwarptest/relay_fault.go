@@ -90,6 +90,16 @@ func (f *RelayFault) check() error {
 	switch {
 	case f.Octet < 0 || f.Size < 0 || f.For < 0:
 		return fmt.Errorf("octet %d, size %d, for %v: none of them below 0", f.Octet, f.Size, f.For)
+	case f.Size != 0 && f.Kind != RelaySplit:
+		return fmt.Errorf("size %d: only a split has one", f.Size)
+	case f.For != 0 && f.Kind != RelayHold:
+		return fmt.Errorf("for %v: only a hold lasts", f.For)
+	case f.Mask != 0 && f.Kind != RelayCorrupt:
+		return fmt.Errorf("mask %#x: only a corruption has one", f.Mask)
+	case f.Octet != 0 && (f.Kind != RelayCorrupt || f.Unit == UnitOctet):
+		return fmt.Errorf("octet %d: only an FPDU or a write that is corrupted has one", f.Octet)
+	case f.Count != 0 && (f.Kind == RelayHold || f.Kind == RelayCut || f.Kind == RelayReset):
+		return fmt.Errorf("count %d: a %s happens once", f.Count, f.Kind)
 	case f.Fix && (f.Kind != RelayCorrupt || f.Unit != UnitFPDU):
 		return errors.New("fix: only an FPDU that is corrupted has a CRC to compute")
 	}
@@ -146,41 +156,49 @@ func (f *RelayFault) UnmarshalText(text []byte) error {
 // set takes in one word of the text.
 func (f *RelayFault) set(word string) (err error) {
 	name, value, _ := strings.Cut(word, "=")
-	number := func(bits int) int {
-		n, nerr := strconv.ParseInt(value, 0, bits)
-		err = nerr
+	number := func() int {
+		n, nerr := strconv.ParseInt(value, 0, 32)
+		if nerr != nil {
+			err = fmt.Errorf("%q: a whole number", value)
+		}
 		return int(n)
 	}
 	switch name {
 	case string(UnitOctet), string(UnitWrite), string(UnitFPDU):
 		if f.Unit == "" { // the first is the unit; an octet after it is one of its octets
 			f.Unit = RelayUnit(name)
-			f.At, err = strconv.ParseUint(value, 0, 64)
+			if f.At, err = strconv.ParseUint(value, 0, 64); err != nil {
+				err = fmt.Errorf("%q: a whole number from 0 on", value)
+			}
 			break
 		}
 		if name != string(UnitOctet) {
 			return fmt.Errorf("%s: counted is %s", word, f.Unit)
 		}
-		f.Octet = number(32)
+		f.Octet = number()
 	case "count":
-		f.Count = number(32)
+		f.Count = number()
 	case "mask":
-		var n uint64
-		n, err = strconv.ParseUint(value, 0, 8)
+		n, nerr := strconv.ParseUint(value, 0, 8)
+		if nerr != nil || n == 0 {
+			err = fmt.Errorf("%q: a number from 1 to 255, whose bits are inverted", value)
+		}
 		f.Mask = byte(n)
 	case "size":
-		f.Size = number(32)
+		f.Size = number()
 	case "for":
-		f.For, err = time.ParseDuration(value)
+		if f.For, err = time.ParseDuration(value); err != nil {
+			err = fmt.Errorf("%q: a duration, such as 500ms", value)
+		}
 	case "fix":
 		f.Fix = true
 	case "back":
 		f.Back = true
 	default:
-		return fmt.Errorf("%q: count, octet, mask, fix, size, for or back", name)
+		return fmt.Errorf("%q: octet, write, fpdu, count, mask, fix, size, for or back", name)
 	}
 	if err != nil {
-		return fmt.Errorf("%s: %w", word, err)
+		return fmt.Errorf("%s: %w", name, err)
 	}
 	return nil
 }

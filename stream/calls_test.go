@@ -194,3 +194,30 @@ func TestSyscallConn(t *testing.T) {
 	<-c.ended
 	<-s.ended
 }
+
+// Abort is no end in good order for the peer, and wakes who waits here.
+func TestAbort(t *testing.T) {
+	a, b := pair(t, nil)
+	if _, err := a.Write([]byte("some of it")); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := io.ReadFull(b, make([]byte, 10)); err != nil {
+		t.Fatal(err)
+	}
+	waits := make(chan error, 1)
+	go func() {
+		_, err := a.Read(make([]byte, 1))
+		waits <- err
+	}()
+	a.Abort()
+	a.Abort() // does nothing more
+	if err := <-waits; err == nil || errors.Is(err, io.EOF) {
+		t.Errorf("Read at the end that aborts: %v", err)
+	}
+	if n, err := b.Read(make([]byte, 1)); n != 0 || err == nil || errors.Is(err, io.EOF) {
+		t.Errorf("Read at the peer: %d octets, %v, want an error that is no end in good order", n, err)
+	}
+	if _, err := a.Write([]byte("x")); !errors.Is(err, net.ErrClosed) {
+		t.Errorf("Write after Abort: %v", err)
+	}
+}

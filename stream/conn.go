@@ -445,6 +445,14 @@ func (c *Conn) Close() error {
 	return err
 }
 
+// Abort ends the connection at once, with a TCP reset where possible, so that the peer does not take it for an end in
+// good order: its Read returns an error. Calls of Read and Write that wait return. What the network has not taken is
+// lost.
+func (c *Conn) Abort() {
+	c.conn.Abort()
+	_ = c.Close()
+}
+
 // finish waits for the end of the connection and gives the memory back.
 func (c *Conn) finish() {
 	_ = c.conn.Close()

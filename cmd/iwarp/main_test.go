@@ -28,12 +28,12 @@ func TestScripts(t *testing.T) {
 	testscript.Run(t, testscript.Params{
 		Dir: "testdata", RequireExplicitExec: true, RequireUniqueNames: true,
 		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){
-			"serve": serve, "end": end, "junk": junk, "badserver": badserver,
+			"serve": serve, "proxy": proxy, "end": end, "junk": junk, "badserver": badserver,
 		},
 	})
 }
 
-// server is a running "iwarp ping --serve".
+// server is a running "iwarp ping --serve" or "iwarp proxy".
 type server struct {
 	cmd            *exec.Cmd
 	stdout, stderr bytes.Buffer
@@ -44,10 +44,20 @@ var address = regexp.MustCompile(`127\.0\.0\.1:\d+`)
 
 // serve NAME FLAG... starts a server; $NAME is its address.
 func serve(ts *testscript.TestScript, _ bool, args []string) {
+	launch(ts, args[0], append([]string{"ping", "--serve", "127.0.0.1:0"}, args[1:]...))
+}
+
+// proxy NAME FLAG... starts a proxy; $NAME is its address.
+func proxy(ts *testscript.TestScript, _ bool, args []string) {
+	launch(ts, args[0], append([]string{"proxy"}, args[1:]...))
+}
+
+func launch(ts *testscript.TestScript, name string, args []string) {
 	s := &server{read: make(chan struct{})}
 	path, err := exec.LookPath("iwarp")
 	ts.Check(err)
-	s.cmd = exec.Command(path, append([]string{"ping", "--serve", "127.0.0.1:0"}, args[1:]...)...)
+	s.cmd = exec.Command(path, args...)
+	s.cmd.Dir = ts.MkAbs(".")
 	s.cmd.Stderr = &s.stderr
 	out, err := s.cmd.StdoutPipe()
 	ts.Check(err)
@@ -67,11 +77,11 @@ func serve(ts *testscript.TestScript, _ bool, args []string) {
 		if addr == "" {
 			ts.Fatalf("the server's first line names no address")
 		}
-		ts.Setenv(args[0], addr)
+		ts.Setenv(name, addr)
 	case <-time.After(patience):
 		ts.Fatalf("the server does not say that it listens")
 	}
-	servers(ts)[args[0]] = s
+	servers(ts)[name] = s
 }
 
 // end NAME SIGNAL ends a server, which must exit 0, and leaves what it printed in

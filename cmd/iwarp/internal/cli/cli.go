@@ -14,6 +14,7 @@ import (
 	"github.com/go-iwarp/iwarp/cmd/iwarp/internal/filecopy"
 	"github.com/go-iwarp/iwarp/cmd/iwarp/internal/inspect"
 	"github.com/go-iwarp/iwarp/cmd/iwarp/internal/ping"
+	"github.com/go-iwarp/iwarp/cmd/iwarp/internal/proxy"
 	"github.com/go-iwarp/iwarp/cmd/iwarp/internal/top"
 	"github.com/go-iwarp/iwarp/cmd/iwarp/internal/verbs"
 )
@@ -29,6 +30,7 @@ type grammar struct {
 	Bench   bench.Command   `cmd:"" help:"Measure bandwidth, latency and message rate, beside plain TCP."`
 	Serve   filecopy.Serve  `cmd:"" help:"Serve a directory to \"iwarp cp\"."`
 	Cp      filecopy.Copy   `cmd:"" help:"Copy files and directories to or from a host that runs \"iwarp serve\"."`
+	Proxy   proxy.Command   `cmd:"" help:"Carry a program's TCP over iWARP; or stand between two iWARP ends and make faults."`
 	Verbs   verbs.Command   `cmd:"" help:"Run a program of libibverbs, librdmacm or rsockets on iWARP in user space (Linux)."`
 	Inspect inspect.Command `cmd:"" help:"Tell from a capture what happened on iWARP connections, and who broke which rule."`
 	Conform conform.Command `cmd:"" help:"Test an iWARP endpoint against the RFCs, with good and hostile peers."`

@@ -21,7 +21,8 @@ func (startupLog) Enabled(_ context.Context, l slog.Level) bool { return l >= sl
 // Handle implements [slog.Handler]. What happens to a connection the server tells itself.
 func (h startupLog) Handle(_ context.Context, r slog.Record) error {
 	what, ok := strings.CutPrefix(r.Message, "iwarp ")
-	if !ok || !strings.HasPrefix(what, "startup") && !strings.HasPrefix(what, "accept") {
+	refused := r.Message == "stream refused"
+	if !refused && (!ok || !strings.HasPrefix(what, "startup") && !strings.HasPrefix(what, "accept")) {
 		return nil
 	}
 	e := ErrorEvent{Error: what}

@@ -59,7 +59,10 @@ func TestUsage(t *testing.T) {
 		{[]string{"--listen", ":99999", "--to", "h:1"}, `":99999": the port is a number from 0 to 65535`},
 		{[]string{"--listen", "udp://:1", "--to", "h:1"}, `udp:// is not known: tcp://, iwarp://, or neither`},
 		{[]string{"--listen", "tcp://:1", "--to", "tcp://h:1"}, "there is no iWARP between them"},
-		{[]string{"--listen", "tcp://:1", "--to", "h:1"}, "--listen tcp://:1 and --to h:1: both with tcp:// or iwarp://"},
+		{
+			[]string{"--listen", "tcp://:1", "--to", "h:1"},
+			"--listen tcp://:1 and --to h:1: both with tcp:// or iwarp://",
+		},
 		{[]string{"--listen", ":1", "--to", ":1"}, "--to :1: the host is missing"},
 		{[]string{"--listen", ":1", "--to", "h:0"}, "--to h:0: the port is a number from 1 to 65535"},
 		{[]string{"--listen", ":1", "--to", "h:1", "--max-connections", "0"}, "--max-connections 0: 1 or more"},

@@ -227,13 +227,10 @@ func (l *Listener) startup(ctx context.Context, s *startup) {
 	defer l.wg.Done()
 	defer s.cancel(nil)
 	defer l.pending.leave(s)
-	r, err := readRequest(ctx, s.lc, nil, l.cfg)
+	r, err := readRequest(ctx, s.lc, nil, l.cfg, s.id, s.since)
 	if err != nil {
 		_ = s.lc.Close()
 		s.turn.failed()
-		l.cfg.startupEnded(StartupTrace{
-			ID: s.id, Local: s.lc.LocalAddr(), Remote: s.lc.RemoteAddr(), Began: s.since, Err: err,
-		})
 		limit, what := &l.logFailed, "iwarp startup failed"
 		if l.pending.failed(s) {
 			limit, what = &l.logDropped, "iwarp startup dropped"
@@ -241,7 +238,7 @@ func (l *Listener) startup(ctx context.Context, s *startup) {
 		l.log(limit, what, "conn", s.id, "remote", s.lc.RemoteAddr(), "duration", time.Since(s.since), "error", err)
 		return
 	}
-	r.id, r.began, r.listener = s.id, s.since, l
+	r.listener = l
 	l.pending.proven(s)
 	s.turn.wait(l.ctx)
 	defer s.turn.passed()

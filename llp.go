@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"time"
 
 	"github.com/go-iwarp/iwarp/ddp"
 	"github.com/go-iwarp/iwarp/mpa"
@@ -101,7 +102,7 @@ func ServerRequestLLP(ctx context.Context, lc LLPConn, cfg *Config) (*ConnReques
 		_ = lc.Close()
 		return nil, err
 	}
-	r, err := readRequest(ctx, lc, nil, c)
+	r, err := readRequest(ctx, lc, nil, c, newID(), time.Now())
 	if err != nil {
 		_ = lc.Close()
 	}

@@ -158,3 +158,24 @@ func TestAllocBuffer(t *testing.T) {
 		}
 	}
 }
+
+// A func of Update's that panics leaves the region as usable as before.
+func TestUpdateThatPanics(t *testing.T) {
+	c, s := tcpPair(t, nil, nil)
+	mr := must(s.NewMR(make([]byte, 16), iwarp.RemoteRead|iwarp.RemoteAtomic|iwarp.RemoteWrite))(t)
+	for range 2 {
+		func() {
+			defer func() {
+				if recover() != "of the program" {
+					t.Error("the panic was lost")
+				}
+			}()
+			_ = mr.Update(func([]byte) { panic("of the program") })
+		}()
+	}
+	must(c.FetchAdd(testContext(t), mr.Remote().Slice(0, 8), 3))(t)
+	if v := must(mr.Load(0))(t); v != 3 {
+		t.Errorf("%d", v)
+	}
+	check(t, "Close", mr.Close())
+}

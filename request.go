@@ -2,6 +2,7 @@ package iwarp
 
 import (
 	"context"
+	"errors"
 	"net"
 	"slices"
 	"sync/atomic"
@@ -62,26 +63,22 @@ func ServerRequestFrom(ctx context.Context, nc net.Conn, buffered []byte, cfg *C
 		_ = nc.Close()
 		return nil, err
 	}
-	s := StartupTrace{ID: newID(), Local: nc.LocalAddr(), Remote: nc.RemoteAddr(), Began: time.Now()}
-	r, err := readRequest(ctx, overNet{Conn: nc, cfg: c}, buffered, c)
-	if err != nil {
-		s.Err = err
-		c.startupEnded(s)
-		return nil, err
-	}
-	r.id, r.began = s.ID, s.Began
-	return r, nil
+	return readRequest(ctx, overNet{Conn: nc, cfg: c}, buffered, c, newID(), time.Now())
 }
 
-func readRequest(ctx context.Context, lc LLPConn, buffered []byte, cfg *Config) (*ConnRequest, error) {
+// readRequest waits for the Request of the startup id, and tells and counts it if none comes.
+func readRequest(
+	ctx context.Context, lc LLPConn, buffered []byte, cfg *Config, id uint64, began time.Time,
+) (*ConnRequest, error) {
 	ctx, cancel := cfg.startupContext(ctx)
 	defer cancel()
 	in, err := lc.ReadRequest(ctx,
 		&mpa.RequestOptions{Buffered: buffered, RDMAC: cfg.MPA.RDMAC, Unenhanced: cfg.MPA.Revision == 1})
 	if err != nil {
+		cfg.startupEnded(StartupTrace{ID: id, Local: lc.LocalAddr(), Remote: lc.RemoteAddr(), Began: began, Err: err})
 		return nil, err
 	}
-	return &ConnRequest{in: in, lc: lc, cfg: cfg, id: newID(), began: time.Now()}, nil
+	return &ConnRequest{in: in, lc: lc, cfg: cfg, id: id, began: began}, nil
 }
 
 // PrivateData returns a copy of what the peer's ULP sent.
@@ -102,6 +99,9 @@ func (r *ConnRequest) LocalAddr() net.Addr {
 	}
 	return r.lc.LocalAddr()
 }
+
+// errRefused is why a startup has ended that this end rejects.
+var errRefused = errors.New("iwarp: this end has rejected the request")
 
 // ended is what is told of a startup that has failed.
 func (r *ConnRequest) ended(err error) StartupTrace {
@@ -174,6 +174,7 @@ func (r *ConnRequest) Accept(ctx context.Context, cfg *Config) (*Conn, error) {
 	}
 	conn, err := newLLPConn(c, q, llp, p, r.id)
 	if err != nil {
+		c.startupEnded(r.ended(err))
 		_ = llp.Close()
 		return nil, err
 	}
@@ -202,7 +203,7 @@ func (r *ConnRequest) Reject(ctx context.Context, privateData []byte) (net.Conn,
 	if r.answered.Swap(true) {
 		return nil, mpa.ErrAnswered
 	}
-	r.cfg.Device.census.startupRefused()
+	r.cfg.startupEnded(r.ended(errRefused))
 	if err := r.in.Reject(ctx, o, privateData); err != nil {
 		_ = r.in.Close()
 		return nil, err

@@ -170,7 +170,7 @@ func (t *tracer) ended(err error) {
 // startupEnded tells of a startup, and counts it if it failed.
 func (c *Config) startupEnded(s StartupTrace) {
 	if s.Err != nil {
-		if errors.As(s.Err, new(*DeclinedError)) {
+		if errors.Is(s.Err, errRefused) || errors.As(s.Err, new(*DeclinedError)) {
 			c.Device.census.startupRefused()
 		} else {
 			c.Device.census.startupFailed()

@@ -1,14 +1,17 @@
 package iwarp_test
 
 import (
+	"context"
 	"errors"
-	"strings"
+	"io"
+	"net"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 
 	"github.com/go-iwarp/iwarp"
+	"github.com/go-iwarp/iwarp/mpa"
 	"github.com/go-iwarp/iwarp/protocol"
 )
 
@@ -87,6 +90,36 @@ func TestTrace(t *testing.T) {
 	})
 }
 
+// The functions of a Trace may use the connection that they hear of, in any way that does not
+// wait; after its end also in those that do.
+func TestTraceUsesItsConn(t *testing.T) {
+	var n atomic.Int64
+	post := func(c *iwarp.Conn) { _ = c.QP().PostSend(iwarp.SendWR{Op: iwarp.OpSend, Unsignaled: true}) }
+	tr := &iwarp.Trace{
+		Startup: func(s iwarp.StartupTrace) { post(s.Conn) },
+		Posted:  func(c *iwarp.Conn, _ []iwarp.SendWR) { _, _ = c.Stats(), c.ConnectionState() },
+		Completed: func(c *iwarp.Conn, _ []iwarp.CompletionTrace) {
+			if n.Add(1) < 50 {
+				post(c)
+			}
+			_, _, _ = c.Err(), c.Context(), c.ShuttingDown()
+		},
+		FPDUs:     func(c *iwarp.Conn, _ iwarp.FPDUTrace) { _ = c.Stats() },
+		Terminate: func(c *iwarp.Conn, _ *iwarp.ProtocolError) { _, _ = c.Stats(), c.Err() },
+		Ended: func(c *iwarp.Conn, _ error) {
+			c.Abort()
+			_, _ = c.Close(), c.Release(context.Background())
+		},
+	}
+	a, b := tcpPair(t, &iwarp.Config{Trace: tr}, &iwarp.Config{Trace: tr})
+	for range 20 {
+		check(t, "Send", a.Send(testContext(t), []byte("x")))
+	}
+	_ = a.RDMAWrite(testContext(t), make([]byte, 8), iwarp.RemoteBuffer{STag: 77})
+	wantDone(t, a)
+	wantDone(t, b)
+}
+
 // A device's totals outlive its connections.
 func TestTotals(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -125,6 +158,55 @@ func TestTotals(t *testing.T) {
 	})
 }
 
+// deafLLP is one over which no request ever comes.
+type deafLLP struct{ iwarp.LLPConn }
+
+func (deafLLP) LocalAddr() net.Addr  { return nil }
+func (deafLLP) RemoteAddr() net.Addr { return nil }
+func (deafLLP) Close() error         { return nil }
+
+func (deafLLP) ReadRequest(context.Context, *mpa.RequestOptions) (iwarp.LLPRequest, error) {
+	return nil, io.ErrUnexpectedEOF
+}
+
+// Each startup that does not make a connection is told of and counted once, whoever has
+// ended it and however it was waited for.
+func TestTraceOfStartupsThatFail(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newDevice(t, nil)
+		var n tally
+		cfg := &iwarp.Config{Device: d, Trace: n.trace()}
+		want := func(what string, failed, refused int64) {
+			t.Helper()
+			got := d.Totals()
+			if int64(got.StartupsFailed) != failed || int64(got.StartupsRefused) != refused ||
+				n.failedStartups.Load() != failed+refused || n.startups.Load() != failed+refused {
+				t.Errorf("%s: %d failed, %d refused, want %d and %d; told of %d of %d", what, got.StartupsFailed,
+					got.StartupsRefused, failed, refused, n.failedStartups.Load(), n.startups.Load())
+			}
+		}
+		if _, err := iwarp.ServerRequestLLP(t.Context(), deafLLP{}, cfg); !errors.Is(err, io.ErrUnexpectedEOF) {
+			t.Errorf("ServerRequestLLP: %v", err)
+		}
+		want("ServerRequestLLP", 1, 0)
+		x, y := pipe(nil)
+		_ = x.Close()
+		if _, err := iwarp.ServerRequest(t.Context(), y, cfg); err == nil {
+			t.Error("ServerRequest without a peer")
+		}
+		want("ServerRequest", 2, 0)
+		x, y = pipe(nil)
+		go func() { _, _ = iwarp.Client(t.Context(), x, nil) }()
+		r := must(iwarp.ServerRequest(t.Context(), y, cfg))(t)
+		nc, err := r.Reject(t.Context(), nil)
+		check(t, "Reject", err)
+		_ = nc.Close()
+		_, _ = r.Reject(t.Context(), nil)
+		synctest.Wait()
+		want("Reject", 2, 1)
+	})
+}
+
 // A connection without a Trace allocates nothing for one.
 func TestNoTraceAllocatesNothing(t *testing.T) {
 	if raceEnabled {
@@ -145,39 +227,5 @@ func TestNoTraceAllocatesNothing(t *testing.T) {
 		if n := testing.AllocsPerRun(2000, post); n >= 1 {
 			t.Errorf("%s: %v allocations for a Write", name, n)
 		}
-	}
-}
-
-// BenchmarkTrace is 64-octet Writes without a Trace, and with one that counts.
-func BenchmarkTrace(b *testing.B) {
-	n := new(tally)
-	for _, bb := range []struct {
-		name  string
-		trace *iwarp.Trace
-	}{{"nil", nil}, {"counting", n.trace()}} {
-		b.Run(bb.name, func(b *testing.B) {
-			x, y := tcpPair(b, &iwarp.Config{Trace: bb.trace}, &iwarp.Config{Trace: bb.trace})
-			mr := must(y.NewMR(make([]byte, 64), iwarp.RemoteWrite))(b)
-			buf := make([]byte, 64)
-			wrs := make([]iwarp.SendWR, 16)
-			for i := range wrs {
-				wrs[i] = iwarp.SendWR{Op: iwarp.OpWrite, SG: [][]byte{buf}, Remote: mr.Remote(), Unsignaled: true}
-			}
-			b.ReportAllocs()
-			for i := 0; i < b.N; {
-				left := wrs[:min(len(wrs), b.N-i)]
-				err := x.QP().PostSend(left...)
-				var perr *iwarp.PostError
-				switch {
-				case err == nil:
-					i += len(left)
-				case errors.As(err, &perr) && strings.Contains(err.Error(), "full"):
-					i += perr.Index
-				default:
-					b.Fatal(err)
-				}
-			}
-			check(b, "Drain", x.Drain(b.Context()))
-		})
 	}
 }

@@ -182,10 +182,14 @@ func (c *Conn) tellEnd() {
 	}
 	c.cfg.Device.census.remove(c)
 	c.trace.ended(c.Err())
-	s := c.stream.Stats()
+	s := c.Stats()
 	args := []any{
 		"remote", c.RemoteAddr(), "duration", time.Since(c.story.began).Round(time.Microsecond),
-		"octets_sent", s.PayloadSent, "octets_received", s.PayloadReceived,
+		"octets_sent", s.RDMAP.PayloadSent, "octets_received", s.RDMAP.PayloadReceived,
+	}
+	if d := s.DDP; d.OutOfOrder > 0 {
+		args = append(args, "segments_early", d.OutOfOrder, "octets_early", d.OctetsEarly,
+			"longest_ahead", d.MaxAhead.Round(time.Microsecond))
 	}
 	if err := c.Err(); err != nil {
 		args = append(args, "error", err)

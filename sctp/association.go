@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"os"
 	"sync"
@@ -18,9 +19,10 @@ import (
 // [iwarp.Conn] of its own: see [Associate]. All methods may be called from any goroutine.
 type Association struct {
 	cfg     *Config
-	a       *pion.Association
-	nc      *adapted
-	segment int  // the size of the largest DDP segment
+	a       lower
+	ends    ends // where the association runs
+	segment int  // the size of the largest DDP segment that was ever told
+	streams int  // that may be opened from here
 	dialed  bool // by this end
 	single  bool // it ends with its one session
 	done    chan struct{}
@@ -33,8 +35,24 @@ type Association struct {
 	next     int           // the lowest identifier that has had no session
 	closed   bool
 	idle     *time.Timer
-	listener *listener // nil: sessions of the peer's are refused
+	listener host // nil: sessions of the peer's are refused
 }
+
+// ends are the addresses of an association.
+type ends interface {
+	LocalAddr() net.Addr
+	RemoteAddr() net.Addr
+}
+
+// host is a listener, as its associations know it.
+type host interface {
+	offer(s *session) bool // hands a session to the program, unless too many wait for it
+	answered(s *session)   // it does not wait any more
+	ended(a *Association)  // the association is over
+}
+
+// socketBuffer is what the socket of UDP may keep: as much of it as the system allows.
+const socketBuffer = 4 << 20
 
 // closePatience bounds what the end of an association waits for.
 const closePatience = 2 * time.Second
@@ -48,10 +66,17 @@ var ErrOtherUse = errors.New("iwarp: sctp: the peer's Adaptation Layer Indicatio
 // ErrNoStream says that an association has no stream left for another session.
 var ErrNoStream = errors.New("iwarp: sctp: all streams of the association are in use")
 
-// Associate makes an SCTP association with address, over UDP (RFC 6951). network is
-// "udp", "udp4" or "udp6". It blocks until the association stands or ctx ends. cfg may
-// be nil.
+// Associate makes an SCTP association with address. network is "udp", "udp4" or "udp6" for SCTP in
+// user space, over UDP (RFC 6951), and "sctp", "sctp4" or "sctp6" for SCTP of the kernel: see
+// [Dial]. It blocks until the association stands or ctx ends. cfg may be nil.
 func Associate(ctx context.Context, network, address string, cfg *Config) (*Association, error) {
+	if ofKernel(network) {
+		c, err := cfg.withDefaults()
+		if err != nil {
+			return nil, err
+		}
+		return associateKernel(ctx, network, address, c, false)
+	}
 	var d net.Dialer
 	nc, err := dialUDP(ctx, &d, network, address)
 	if err != nil {
@@ -63,7 +88,11 @@ func Associate(ctx context.Context, network, address string, cfg *Config) (*Asso
 func dialUDP(ctx context.Context, d *net.Dialer, network, address string) (net.Conn, error) {
 	switch network {
 	case "udp", "udp4", "udp6":
-		return d.DialContext(ctx, network, address)
+		nc, err := d.DialContext(ctx, network, address)
+		if u, ok := nc.(*net.UDPConn); ok && err == nil {
+			_ = u.SetReadBuffer(socketBuffer)
+		}
+		return nc, err
 	}
 	return nil, net.UnknownNetworkError(network)
 }
@@ -86,14 +115,15 @@ func AssociateOver(ctx context.Context, nc net.Conn, cfg *Config) (*Association,
 func associate(ctx context.Context, nc net.Conn, c *Config, single bool) (*Association, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	a := newAssociation(nc, c, func() { cancel(ErrOtherUse) })
+	below := newAdapted(nc, c.Indication, uint16(c.Streams), func() { cancel(ErrOtherUse) })
+	a := newAssociation(below, c)
 	a.dialed, a.single = true, single
-	opts := a.options()
+	opts := a.options(below)
 	client := make([]pion.ClientOption, len(opts))
 	for i, o := range opts {
 		client[i] = o
 	}
-	below, err := pion.ClientContext(ctx, client...)
+	pa, err := pion.ClientContext(ctx, client...)
 	if err != nil {
 		_ = nc.Close()
 		if cause := context.Cause(ctx); cause != nil {
@@ -101,39 +131,39 @@ func associate(ctx context.Context, nc net.Conn, c *Config, single bool) (*Assoc
 		}
 		return nil, fmt.Errorf("iwarp: sctp: no association with %v: %w", nc.RemoteAddr(), err)
 	}
-	a.stands(below)
+	a.stands(below, pa)
 	go a.acceptStreams()
 	return a, nil
 }
 
-func newAssociation(nc net.Conn, c *Config, refuse func()) *Association {
+func newAssociation(at ends, c *Config) *Association {
 	return &Association{
-		cfg: c, nc: newAdapted(nc, c.Indication, uint16(c.Streams), refuse), done: make(chan struct{}),
+		cfg: c, ends: at, streams: c.Streams, done: make(chan struct{}),
 		sessions: make(map[*session]struct{}), settled: make(chan struct{}),
 	}
 }
 
 // options are those of the SCTP below: packets as DATA chunks, which RFC 5043 knows, and
 // not as I-DATA; and no message that has to be fragmented.
-func (a *Association) options() []pion.AssociationOption {
-	mtu := a.cfg.mtu(a.nc.LocalAddr())
+func (a *Association) options(nc *adapted) []pion.AssociationOption {
+	mtu := a.cfg.mtu(nc.LocalAddr())
 	a.segment = segmentMax(mtu)
 	return []pion.AssociationOption{
-		pion.WithNetConn(a.nc), pion.WithMTU(uint32(mtu)), pion.WithEnableInterleaving(false),
+		pion.WithNetConn(nc), pion.WithMTU(uint32(mtu)), pion.WithEnableInterleaving(false),
 		pion.WithMaxReceiveBufferSize(uint32(a.cfg.ReceiveBuffer)), pion.WithLoggerFactory(silent{}),
 	}
 }
 
 // stands notes that the handshake is over.
-func (a *Association) stands(below *pion.Association) {
-	a.nc.up.Store(true)
-	a.a = below
+func (a *Association) stands(nc *adapted, below *pion.Association) {
+	nc.up.Store(true)
+	a.a = pionLower{below, a.segment}
 }
 
 // acceptStreams takes the streams on which the peer begins, until the association ends.
 func (a *Association) acceptStreams() {
 	for {
-		s, err := a.a.AcceptStream()
+		s, err := a.a.accept()
 		if err != nil {
 			break
 		}
@@ -147,14 +177,14 @@ func (a *Association) acceptStreams() {
 		a.idle.Stop()
 	}
 	a.mu.Unlock()
-	_ = a.a.Close()
+	_ = a.a.close()
 	if a.listener != nil {
 		a.listener.ended(a)
 	}
 }
 
 // watch waits for the sessions that the peer opens on a stream, one after the other.
-func (a *Association) watch(below *pion.Stream) {
+func (a *Association) watch(below lowerStream) {
 	for {
 		s := newSession(a, below)
 		ppid, b, err := s.read(nil)
@@ -195,11 +225,12 @@ func (a *Association) settle(s *session) bool {
 
 // drain throws away what comes on a stream that is not used any more, so that it does not
 // fill the receive queue of the others.
-func (a *Association) drain(below *pion.Stream) {
+func (a *Association) drain(below lowerStream) {
 	buf := make([]byte, readLen)
 	for {
-		_ = below.SetReadDeadline(time.Time{})
-		if _, _, err := below.ReadSCTP(buf); err != nil && !errors.Is(err, pion.ErrReadDeadlineExceeded) {
+		below.setReadDeadline(time.Time{})
+		_, _, err := below.read(buf)
+		if err != nil && !errors.Is(err, os.ErrDeadlineExceeded) && !errors.Is(err, io.ErrShortBuffer) {
 			return
 		}
 	}
@@ -258,7 +289,7 @@ func (a *Association) giveBack(s *session) {
 	a.mu.Lock()
 	a.settling--
 	if again {
-		a.free = append(a.free, s.below.StreamIdentifier())
+		a.free = append(a.free, s.below.id())
 	}
 	close(a.settled)
 	a.settled = make(chan struct{})
@@ -321,7 +352,7 @@ func (a *Association) tryOpen() (s *session, settled <-chan struct{}, err error)
 		return nil, nil, fmt.Errorf("iwarp: sctp: association: %w", net.ErrClosed)
 	case n > 0:
 		id, a.free = a.free[n-1], a.free[:n-1]
-	case a.next < a.cfg.Streams:
+	case a.next < a.streams:
 		id = uint16(a.next)
 		a.next++
 	case a.settling > 0:
@@ -329,7 +360,7 @@ func (a *Association) tryOpen() (s *session, settled <-chan struct{}, err error)
 	default:
 		return nil, nil, ErrNoStream
 	}
-	below, err := a.a.OpenStream(id, PPIDSegment)
+	below, err := a.a.open(id)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -341,10 +372,10 @@ func (a *Association) tryOpen() (s *session, settled <-chan struct{}, err error)
 // LocalAddr returns this end's address. There is one: the SCTP below knows no more.
 //
 // Rule: SCTP-7.2-01, SCTP-7.2-03
-func (a *Association) LocalAddr() net.Addr { return a.nc.LocalAddr() }
+func (a *Association) LocalAddr() net.Addr { return a.ends.LocalAddr() }
 
 // RemoteAddr returns the peer's address.
-func (a *Association) RemoteAddr() net.Addr { return a.nc.RemoteAddr() }
+func (a *Association) RemoteAddr() net.Addr { return a.ends.RemoteAddr() }
 
 // Done is closed when the association has ended. Its connections have ended then, too, those
 // that were not over with an error.
@@ -358,19 +389,16 @@ func (a *Association) Close() error {
 	a.mu.Unlock()
 	ctx, cancel := context.WithTimeout(context.Background(), closePatience)
 	defer cancel()
-	err := a.a.Shutdown(ctx)
-	_ = a.a.Close()
+	err := a.a.shutdown(ctx)
+	_ = a.a.close()
 	<-a.done
-	if errors.Is(err, pion.ErrShutdownNonEstablished) {
-		return nil // the peer was first
-	}
 	return err
 }
 
 // Abort ends the association and all its connections at once.
 func (a *Association) Abort() {
 	a.abort("aborted by the program")
-	_ = a.a.Close()
+	_ = a.a.close()
 	<-a.done
 }
 
@@ -378,5 +406,5 @@ func (a *Association) abort(why string) {
 	a.mu.Lock()
 	a.closed = true
 	a.mu.Unlock()
-	a.a.Abort(why)
+	a.a.abort(why)
 }

@@ -12,9 +12,13 @@ import (
 	"github.com/go-iwarp/iwarp/protocol"
 )
 
-// Dial connects to the iWARP responder at address, on an SCTP association of its own over UDP
-// (RFC 6951), which ends with the connection. network is "udp", "udp4" or "udp6". cfg may be
-// nil; what of it is MPA's alone has no effect: Markers, FPDUMax, Align, NoCRC.
+// Dial connects to the iWARP responder at address, on an SCTP association of its own, which ends with the
+// connection. cfg may be nil; what of it is MPA's alone has no effect: Markers, FPDUMax, Align, NoCRC.
+//
+// With network "udp", "udp4" or "udp6" SCTP runs in user space, over UDP (RFC 6951), and address has
+// UDP's port. With "sctp", "sctp4" or "sctp6" the kernel has it, on IP itself, and address has SCTP's
+// port: on Linux, where the kernel has the module sctp. Elsewhere the error says so, and is
+// [errors.ErrUnsupported].
 //
 // A peer that answers an Enhanced Initiate (RFC 6581) with Terminate is asked once more in
 // the way of RFC 5043, unless cfg insists on RFC 6581.
@@ -26,7 +30,7 @@ func Dial(ctx context.Context, network, address string, cfg *iwarp.Config) (*iwa
 
 // Dialer dials with options for what is below.
 type Dialer struct {
-	// NetDialer makes the UDP socket; nil means a zero net.Dialer.
+	// NetDialer makes the UDP socket; nil means a zero net.Dialer. SCTP of the kernel has no use for it.
 	NetDialer *net.Dialer
 	// SCTP configures the association; nil means the defaults.
 	SCTP *Config
@@ -55,11 +59,7 @@ func (d *Dialer) dial(ctx context.Context, network, address string, cfg *iwarp.C
 	if err != nil {
 		return nil, err
 	}
-	nc, err := dialUDP(ctx, nd, network, address)
-	if err != nil {
-		return nil, err
-	}
-	a, err := associate(ctx, nc, sc, true)
+	a, err := associateOnce(ctx, nd, network, address, sc)
 	if err != nil {
 		return nil, err
 	}
@@ -68,6 +68,23 @@ func (d *Dialer) dial(ctx context.Context, network, address string, cfg *iwarp.C
 		_ = a.Close()
 	}
 	return c, err
+}
+
+// associateOnce makes an association for one session.
+func associateOnce(ctx context.Context, nd *net.Dialer, network, address string, sc *Config) (*Association, error) {
+	if ofKernel(network) {
+		return associateKernel(ctx, network, address, sc, true)
+	}
+	nc, err := dialUDP(ctx, nd, network, address)
+	if err != nil {
+		return nil, err
+	}
+	return associate(ctx, nc, sc, true)
+}
+
+// ofKernel reports whether a network is that of SCTP in the kernel.
+func ofKernel(network string) bool {
+	return network == "sctp" || network == "sctp4" || network == "sctp6"
 }
 
 // unenhanced returns the configuration for a second try, nil if there is none to be made.

@@ -18,7 +18,9 @@
 // has a sequence number of its own (DDP-SSN), by which the receiver knows the order of sending.
 //
 // Both ends say in SCTP's handshake that they speak DDP (the Adaptation Layer Indication); a peer
-// that does not is refused. Ports of SCTP are 5000 on both ends; UDP's are the program's.
+// that does not is refused. Ports of SCTP in user space are 5000 on both ends; UDP's are the program's.
+//
+// On Linux the SCTP of the kernel does it too, without UDP: with network "sctp" in place of "udp".
 //
 // An association uses one address of each end. RFC 5043 section 7.2 advises against more where that
 // spreads one stream over several devices, and against choosing source addresses to balance a load.

@@ -14,11 +14,25 @@ import (
 	"github.com/go-iwarp/iwarp"
 )
 
-// Listen listens on a UDP address for SCTP associations, and accepts iWARP connections on all
-// of them. network is "udp", "udp4" or "udp6". cfg may be nil. The Listener is that of
-// package iwarp, and so are its requests and connections.
+// Listen listens on address for SCTP associations, and accepts iWARP connections on all of them.
+// network is "udp", "udp4" or "udp6" for SCTP in user space, "sctp", "sctp4" or "sctp6" for SCTP of the
+// kernel: see [Dial]. cfg may be nil. The Listener is that of package iwarp, and so are its requests
+// and connections.
 func Listen(network, address string, cfg *iwarp.Config) (*iwarp.Listener, error) {
+	return ListenWith(network, address, &iwarp.ListenConfig{Config: cfg}, nil)
+}
+
+// ListenWith is [Listen] with all that can be configured. Both configurations may be nil.
+// lc.MaxPending also bounds the requests of peers that wait for the program: one more is answered with
+// Terminate.
+func ListenWith(network, address string, lc *iwarp.ListenConfig, sc *Config) (*iwarp.Listener, error) {
 	switch network {
+	case "sctp", "sctp4", "sctp6":
+		c, err := sc.withDefaults()
+		if err != nil {
+			return nil, err
+		}
+		return listenKernel(network, address, lc, c)
 	case "udp", "udp4", "udp6":
 	default:
 		return nil, net.UnknownNetworkError(network)
@@ -27,16 +41,15 @@ func Listen(network, address string, cfg *iwarp.Config) (*iwarp.Listener, error)
 	if err != nil {
 		return nil, err
 	}
-	l, err := NewListener(pc, &iwarp.ListenConfig{Config: cfg}, nil)
+	l, err := NewListener(pc, lc, sc)
 	if err != nil {
 		_ = pc.Close()
 	}
 	return l, err
 }
 
-// NewListener is Listen on any [net.PacketConn], which the Listener owns unless there is an
-// error. Both configurations may be nil. lc.MaxPending also bounds the requests of peers that
-// wait for the program: one more is answered with Terminate.
+// NewListener is [ListenWith] for SCTP in user space on any [net.PacketConn], which the Listener owns
+// unless there is an error.
 func NewListener(pc net.PacketConn, lc *iwarp.ListenConfig, sc *Config) (*iwarp.Listener, error) {
 	c, err := sc.withDefaults()
 	if err != nil {
@@ -48,21 +61,14 @@ func NewListener(pc net.PacketConn, lc *iwarp.ListenConfig, sc *Config) (*iwarp.
 	if lc == nil {
 		lc = &iwarp.ListenConfig{}
 	}
-	most := lc.MaxPending
-	if most == 0 {
-		most = 128
-	}
-	l := &listener{
-		pc: pc, cfg: c, most: most, queue: make(chan *session, max(most, 1)), closed: make(chan struct{}),
-		peers: make(map[peerKey]*peer), waiting: make(map[*session]struct{}),
-	}
+	l := &listener{pc: pc, cfg: c, requests: newRequests(lc), peers: make(map[peerKey]*peer)}
 	l.udp, _ = pc.(*net.UDPConn)
 	il, err := lc.NewLLPListener(l)
 	if err != nil {
 		return nil, err
 	}
 	if l.udp != nil {
-		_ = l.udp.SetReadBuffer(4 << 20) // as much of it as the system allows
+		_ = l.udp.SetReadBuffer(socketBuffer)
 	}
 	go l.readLoop()
 	return il, nil
@@ -70,39 +76,21 @@ func NewListener(pc net.PacketConn, lc *iwarp.ListenConfig, sc *Config) (*iwarp.
 
 // listener is one packet conn with all its associations. It implements iwarp.LLPListener.
 type listener struct {
-	pc     net.PacketConn
-	udp    *net.UDPConn // pc, if it is one
-	cfg    *Config
-	most   int
-	queue  chan *session
-	closed chan struct{}
+	*requests
+	pc  net.PacketConn
+	udp *net.UDPConn // pc, if it is one
+	cfg *Config
 
 	mu       sync.Mutex
 	shut     bool
 	peers    map[peerKey]*peer
 	halfOpen []*peer // the oldest first
-	waiting  map[*session]struct{}
 }
 
 // peerKey is where packets come from: of UDP, or of anything else.
 type peerKey struct {
 	udp   netip.AddrPort
 	other string
-}
-
-// Accept implements iwarp.LLPListener.
-func (l *listener) Accept() (iwarp.LLPConn, error) {
-	select {
-	case <-l.closed:
-		return nil, net.ErrClosed
-	default:
-	}
-	select {
-	case s := <-l.queue:
-		return s, nil
-	case <-l.closed:
-		return nil, net.ErrClosed
-	}
 }
 
 // Addr implements iwarp.LLPListener.
@@ -117,7 +105,6 @@ func (l *listener) Close() error {
 		return net.ErrClosed
 	}
 	l.shut = true
-	close(l.closed)
 	var idle []*peer
 	for _, p := range l.peers {
 		if p.assoc == nil || p.assoc.unused() {
@@ -126,15 +113,7 @@ func (l *listener) Close() error {
 	}
 	last := len(l.peers) == 0
 	l.mu.Unlock()
-	for {
-		select {
-		case s := <-l.queue:
-			_ = s.Close()
-			continue
-		default:
-		}
-		break
-	}
+	l.requests.close()
 	var wg sync.WaitGroup
 	for _, p := range idle {
 		wg.Go(p.end)
@@ -151,26 +130,6 @@ func (a *Association) unused() bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return len(a.sessions) == 0
-}
-
-// offer hands a session to the program, unless too many wait for it.
-//
-// Rule: SCTP-6.4-01, SCTP-6.4-02, SCTP-5.2.3-05, MPA2-7-05
-func (l *listener) offer(s *session) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.shut || len(l.waiting) >= l.most {
-		return false
-	}
-	l.waiting[s] = struct{}{}
-	l.queue <- s // it has room for as many as wait
-	return true
-}
-
-func (l *listener) answered(s *session) {
-	l.mu.Lock()
-	delete(l.waiting, s)
-	l.mu.Unlock()
 }
 
 // readLoop gives each packet to its association, and lets an INIT begin one.
@@ -307,9 +266,10 @@ const handshakePatience = 10 * time.Second
 
 // serve makes the association with the peer.
 func (p *peer) serve() {
-	a := newAssociation(p, p.l.cfg, nil)
+	nc := newAdapted(p, p.l.cfg.Indication, uint16(p.l.cfg.Streams), nil)
+	a := newAssociation(p, p.l.cfg)
 	a.listener = p.l
-	opts := a.options()
+	opts := a.options(nc)
 	server := make([]pion.ServerOption, len(opts))
 	for i, o := range opts {
 		server[i] = o
@@ -322,7 +282,7 @@ func (p *peer) serve() {
 		p.l.established(p, nil)
 		return
 	}
-	a.stands(below)
+	a.stands(nc, below)
 	if !p.l.established(p, a) {
 		_ = below.Close()
 		return

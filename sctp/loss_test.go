@@ -2,11 +2,15 @@ package sctp_test
 
 import (
 	"bytes"
+	"context"
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"io"
+	"log/slog"
 	"math/rand/v2"
 	"net"
+	"strings"
 	"sync"
 	"testing"
 
@@ -87,7 +91,9 @@ func associate(
 func TestLoss(t *testing.T) {
 	ctx := testContext(t)
 	client, server := packetConn(t, 0.01, nil), packetConn(t, 0.01, nil)
-	assoc, l := associate(t, client, server, &sctp.Config{MTU: 1452}, nil)
+	log := make(lines, 100)
+	lc := &iwarp.ListenConfig{Config: &iwarp.Config{Logger: slog.New(slog.NewTextHandler(log, nil))}}
+	assoc, l := associate(t, client, server, &sctp.Config{MTU: 1452}, lc)
 	ch := accept(ctx, l)
 	a, err := assoc.Dial(ctx, nil)
 	check(t, "Dial", err)
@@ -113,6 +119,36 @@ func TestLoss(t *testing.T) {
 	}
 	t.Logf("%+v", st)
 	closeBoth(t, a, b.c)
+	log.want(ctx, t, "iwarp connection closed", fmt.Sprintf("segments_early=%d octets_early=%d longest_ahead=",
+		st.OutOfOrder, st.OctetsEarly))
+}
+
+// lines takes what a log handler writes.
+type lines chan string
+
+// Write implements io.Writer.
+func (l lines) Write(b []byte) (int, error) {
+	l <- string(b)
+	return len(b), nil
+}
+
+// want waits for the line of that message, which has to have some words.
+func (l lines) want(ctx context.Context, t *testing.T, msg, words string) {
+	t.Helper()
+	for {
+		select {
+		case line := <-l:
+			if !strings.Contains(line, msg) {
+				continue
+			}
+			if !strings.Contains(line, words) {
+				t.Errorf("%q has no %q", line, words)
+			}
+			return
+		case <-ctx.Done():
+			t.Fatalf("no line %q", msg)
+		}
+	}
 }
 
 // Many DDP streams in one association: each has its own end, and an identifier is used again

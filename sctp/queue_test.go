@@ -1,16 +1,11 @@
 package sctp
 
-import (
-	"net"
-	"testing"
-)
+import "testing"
 
 // A segment longer than MULPDU is refused, whoever cuts it.
 // Shows: SCTP-9-04
 func TestTooLong(t *testing.T) {
-	a, _ := net.Pipe()
-	defer a.Close()
-	s := &session{assoc: &Association{nc: newAdapted(a, 1, 1, nil), segment: MinSegment}}
+	s := &session{assoc: &Association{a: pionLower{max: MinSegment}, segment: MinSegment}}
 	if s.MULPDU() != MinSegment {
 		t.Errorf("MULPDU %d", s.MULPDU())
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"os"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -23,7 +24,7 @@ import (
 // startup an iwarp.LLPConn, after it a ddp.LLP.
 type session struct {
 	assoc *Association
-	below *pion.Stream
+	below lowerStream
 	room  chan struct{} // capacity 1: the queue below has become short
 
 	sending sync.Mutex
@@ -47,26 +48,18 @@ type session struct {
 }
 
 const (
-	// highWater is how many octets may lie in the queue below. A segment chunk has 16 at least,
-	// so that fewer than 32768 chunks are under way.
-	// Rule: SCTP-10-03
-	highWater = 480 << 10
-	lowWater  = highWater / 2
 	// readLen is the longest chunk that is taken.
 	readLen = 16 << 10
 	// maxEarly bounds the octets of segments that come before the answer to Initiate.
 	maxEarly = 1 << 20
 )
 
-func newSession(a *Association, below *pion.Stream) *session {
+func newSession(a *Association, below lowerStream) *session {
 	s := &session{
 		assoc: a, below: below, room: make(chan struct{}, 1), gone: make(chan struct{}), buf: make([]byte, readLen),
 	}
-	// Rule: SCTP-10-01
-	below.SetReliabilityParams(true, pion.ReliabilityTypeReliable, 0)
-	below.SetBufferedAmountLowThreshold(lowWater)
-	below.OnBufferedAmountLow(s.hasRoom)
-	_ = below.SetReadDeadline(time.Time{})
+	below.onLow(uint64(a.a.highWater()/2), s.hasRoom)
+	below.setReadDeadline(time.Time{})
 	return s
 }
 
@@ -109,8 +102,8 @@ func (s *session) control(f Function, pd []byte) error {
 // the first of a session.
 //
 // Rule: SCTP-5.2.1-01, SCTP-6-01, SCTP-6.1-01
-func (s *session) write(ppid pion.PayloadProtocolIdentifier) error {
-	if _, err := s.below.WriteSCTP(s.scratch, ppid); err != nil {
+func (s *session) write(ppid uint32) error {
+	if err := s.below.write(s.scratch, ppid); err != nil {
 		return s.lost(err)
 	}
 	s.ssn++
@@ -131,18 +124,18 @@ func (s *session) lost(err error) error {
 // read returns the next chunk, which is in buf.
 func (s *session) read(ctx context.Context) (ppid uint32, b []byte, err error) {
 	for {
-		n, p, err := s.below.ReadSCTP(s.buf)
+		n, p, err := s.below.read(s.buf)
 		switch {
 		case err == nil:
-			return uint32(p), s.buf[:n], nil
+			return p, s.buf[:n], nil
 		case errors.Is(err, io.ErrShortBuffer):
 			return 0, nil, illegal("RFC 5043 section 9", "a chunk of more than %d octets", readLen)
-		case !errors.Is(err, pion.ErrReadDeadlineExceeded), s.closed.Load():
+		case !errors.Is(err, os.ErrDeadlineExceeded), s.closed.Load():
 			return 0, nil, s.lost(err)
 		case ctx != nil && ctx.Err() != nil:
 			return 0, nil, context.Cause(ctx)
 		}
-		_ = s.below.SetReadDeadline(time.Time{}) // that was an old one
+		s.below.setReadDeadline(time.Time{}) // that was an old one
 	}
 }
 
@@ -163,7 +156,7 @@ func (s *session) Initiate(ctx context.Context, o *mpa.Options) (ddp.LLP, mpa.Pa
 	if err := s.control(f, req.PrivateData); err != nil {
 		return nil, mpa.Params{}, err
 	}
-	stop := context.AfterFunc(ctx, func() { _ = s.below.SetReadDeadline(longAgo) })
+	stop := context.AfterFunc(ctx, func() { s.below.setReadDeadline(longAgo) })
 	// Rule: SCTP-6.6-02
 	reply, err := s.answer(ctx)
 	stop()
@@ -317,10 +310,10 @@ func (r incoming) Reject(_ context.Context, o *mpa.Options, pd []byte) error {
 }
 
 // MULPDU implements ddp.LLP.
-func (s *session) MULPDU() int { return s.assoc.segment }
+func (s *session) MULPDU() int { return s.assoc.a.segment() }
 
 // NextULPDU implements ddp.LLP.
-func (s *session) NextULPDU(uint64) int { return s.assoc.segment }
+func (s *session) NextULPDU(uint64) int { return s.assoc.a.segment() }
 
 // MaySend implements ddp.LLP: either side may send first.
 func (s *session) MaySend() bool { return true }
@@ -356,7 +349,7 @@ func (s *session) Queue(header []byte, payload [][]byte, _ bool) error {
 // QueueMessage implements ddp.LLP.
 func (s *session) QueueMessage(m ddp.Segments, stable bool) (last bool, err error) {
 	for {
-		header, payload, last := m.Next(s.assoc.segment)
+		header, payload, last := m.Next(s.assoc.a.segment())
 		if err := s.Queue(header, payload, stable); err != nil {
 			return false, err
 		}
@@ -367,7 +360,7 @@ func (s *session) QueueMessage(m ddp.Segments, stable bool) (last bool, err erro
 }
 
 // Full implements ddp.LLP.
-func (s *session) Full() bool { return s.below.BufferedAmount() >= highWater }
+func (s *session) Full() bool { return s.below.queued() >= uint64(s.assoc.a.highWater()) }
 
 // Buffered implements ddp.LLP.
 func (s *session) Buffered() bool { return s.Full() }
@@ -463,7 +456,7 @@ func (s *session) Abort() error {
 func (s *session) end() {
 	s.closed.Store(true)
 	close(s.gone)
-	_ = s.below.SetReadDeadline(longAgo)
+	s.below.setReadDeadline(longAgo)
 	s.assoc.answered(s)
 }
 
@@ -474,15 +467,15 @@ func (s *session) end() {
 func (s *session) reusable() bool {
 	s.sending.Lock()
 	defer s.sending.Unlock()
-	return s.ended && s.over.Load() && s.below.BufferedAmount() == 0
+	return s.ended && s.over.Load() && s.below.acknowledged()
 }
 
 // Carried implements ddp.Carrier.
 func (s *session) Carried() ddp.Carried {
-	sent, queued := s.stats.octsOut.Load(), s.below.BufferedAmount()
+	sent, queued := s.stats.octsOut.Load(), s.below.queued()
 	return ddp.Carried{
 		SegmentsSent: s.stats.segsOut.Load(), SegmentsReceived: s.stats.segsIn.Load(),
-		OctetsSent: sent - min(sent, queued), OctetsReceived: s.stats.octsIn.Load(), MULPDU: s.assoc.segment,
+		OctetsSent: sent - min(sent, queued), OctetsReceived: s.stats.octsIn.Load(), MULPDU: s.assoc.a.segment(),
 	}
 }
 

@@ -60,7 +60,8 @@ func newSocket(v6 bool, c *Config) (*socket, error) {
 	}
 	fd, err := unix.Socket(family, unix.SOCK_STREAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, unix.IPPROTO_SCTP)
 	if errors.Is(err, unix.EPROTONOSUPPORT) || errors.Is(err, unix.ESOCKTNOSUPPORT) {
-		return nil, fmt.Errorf(`iwarp: sctp: this host's kernel has no SCTP: load its module sctp, or use "udp" (%w): %w`,
+		return nil, fmt.Errorf(
+			`iwarp: sctp: this host's kernel has no SCTP: load its module sctp, or use "udp" (%w): %w`,
 			err, errors.ErrUnsupported)
 	}
 	if err != nil {

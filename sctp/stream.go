@@ -12,8 +12,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	pion "github.com/pion/sctp"
-
 	"github.com/go-iwarp/iwarp"
 	"github.com/go-iwarp/iwarp/ddp"
 	"github.com/go-iwarp/iwarp/mpa"

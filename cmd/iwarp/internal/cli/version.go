@@ -2,7 +2,6 @@ package cli
 
 import (
 	"runtime"
-	"runtime/debug"
 	"strconv"
 	"strings"
 
@@ -40,16 +39,10 @@ var rfcs = []rfc{
 
 // Run prints the version.
 func (c *versionCmd) Run(out *ui.Output) error {
+	b := ui.Build()
 	e := versionEvent{
-		Version: "unknown", Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH, RFCs: rfcs,
-	}
-	if info, ok := debug.ReadBuildInfo(); ok {
-		e.Version = info.Main.Version
-		for _, s := range info.Settings {
-			if s.Key == "vcs.revision" {
-				e.Commit = s.Value
-			}
-		}
+		Version: b.Version, Commit: b.Commit, Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH,
+		RFCs: rfcs,
 	}
 	out.JSON = c.JSON
 	out.Emit(e)

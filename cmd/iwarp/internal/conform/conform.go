@@ -37,6 +37,9 @@ type Command struct {
 	Wait     ui.Wait `default:"60s" placeholder:"D" help:"How long a case waits for a connection (default 60s)."`
 	Parallel int     `default:"8" placeholder:"N" help:"Cases at once (default 8)."`
 
+	FailFast bool   `help:"Begin no more cases once one has failed."`
+	Known    string `placeholder:"FILE" help:"Failures that are expected: in each line the id of a case and the reason. They do not count as failed."`
+
 	JSON   bool   `name:"json" help:"Print JSON, an object a line, errors too. docs/conform.md lists the keys."`
 	JUnit  string `name:"junit" placeholder:"FILE" help:"Write JUnit XML too."`
 	HTML   string `name:"html" placeholder:"FILE" help:"Write a report as one HTML page too."`
@@ -80,7 +83,8 @@ badly, and judges what the endpoint does. After each case that breaks a rule a f
 Test only what is yours: the kit does what hostile peers do. --gentle leaves out what is known to crash endpoints.
 
 Exit codes: 0 if no case failed, 1 if one did, if no case was chosen or none could be judged, 2 if the command line is
-wrong. Cases that are not applicable or inconclusive do not count as failed; they are counted, with their reasons.`
+wrong, 4 if the endpoint has gone during the run: the cases that were under way are named, and the rest is not run.
+Cases that are not applicable or inconclusive do not count as failed; they are counted, with their reasons.`
 }
 
 // Validate refuses flags that do not go together.
@@ -112,7 +116,7 @@ func (c *Command) Validate() error {
 func (c *Command) options() *kit.Options {
 	o := &kit.Options{
 		Role: kit.Initiator, ULP: kit.ULP(c.ULP), Revision: int(c.Rev), Markers: c.Markers, NoCRC: c.CRC == ui.Off,
-		Run: c.Only, Skip: c.Skip, Gentle: c.Gentle, Parallel: c.Parallel,
+		Run: c.Only, Skip: c.Skip, Gentle: c.Gentle, Parallel: c.Parallel, FailFast: c.FailFast,
 		Timeout: time.Duration(c.Timeout), Patience: time.Duration(c.Patience), Wait: time.Duration(c.Wait),
 	}
 	switch {
@@ -125,7 +129,7 @@ func (c *Command) options() *kit.Options {
 }
 
 // Run runs the cases, or is the target.
-func (c *Command) Run(ctx context.Context, out *ui.Output) error {
+func (c *Command) Run(ctx context.Context, out *ui.Output) (err error) {
 	out.JSON = c.JSON
 	switch {
 	case c.List:
@@ -134,6 +138,9 @@ func (c *Command) Run(ctx context.Context, out *ui.Output) error {
 		return c.target(ctx, out)
 	}
 	o := c.options()
+	if o.Known, err = readKnown(c.Known); err != nil {
+		return err
+	}
 	if cases, err := kit.Select(o); err != nil || len(cases) == 0 {
 		return errors.Join(err, c.noCase())
 	}
@@ -160,6 +167,7 @@ func (c *Command) Run(ctx context.Context, out *ui.Output) error {
 	if report == nil {
 		return err
 	}
+	report.Kit = ui.Build().String()
 	return errors.Join(c.report(out, report), err)
 }
 

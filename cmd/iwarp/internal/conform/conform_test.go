@@ -205,7 +205,7 @@ func TestConformUsage(t *testing.T) {
 		"127.0.0.1:1 --serve :0":      "one of them",
 		"--initiator":                 "expected HOST:PORT",
 		"--serve :0 --initiator":      "--initiator: needs HOST:PORT",
-		"127.0.0.1:1 --run (":         "run pattern",
+		"127.0.0.1:1 --run (":         "--run \"(\": no regular expression: error parsing regexp: missing closing",
 		"127.0.0.1:1 --ulp smb":       "raw, rping or target",
 		"127.0.0.1:1 --parallel 0":    "--parallel 0",
 		"127.0.0.1:1 --rtr none":      "--rtr, --ird, --ord: they are the target's",

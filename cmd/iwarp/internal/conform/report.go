@@ -91,11 +91,12 @@ type conformResult struct {
 	Reason string        `json:"reason,omitempty"`
 	Log    []string      `json:"log,omitempty"`
 	Time   time.Duration `json:"time_ns"`
+	Known  string        `json:"known,omitempty"`
 }
 
 func newConformResult(r *kit.Result) conformResult {
-	e := conformResult{newConformCase(r.Case), r.Status.String(), r.Reason, nil, r.Time}
-	if r.Status == kit.Fail || r.Status == kit.Inconclusive {
+	e := conformResult{newConformCase(r.Case), r.Status.String(), r.Reason, nil, r.Time, r.Known}
+	if r.Status == kit.Fail || r.Status == kit.KnownFailure || r.Status == kit.Inconclusive {
 		e.Log = r.Log
 	}
 	return e
@@ -106,7 +107,11 @@ func (e conformResult) EventKind() string { return "result" }
 // conformSummary is the last line.
 type conformSummary struct {
 	kit.Summary
-	Time time.Duration `json:"time_ns"`
+	Time     time.Duration `json:"time_ns"`
+	Gone     string        `json:"gone,omitempty"`
+	InFlight []string      `json:"in_flight,omitempty"`
+	Version  string        `json:"version"`
+	Commit   string        `json:"commit,omitempty"`
 }
 
 func (e conformSummary) EventKind() string { return "summary" }
@@ -115,7 +120,8 @@ func (e conformSummary) Text() string      { return e.Summary.String() }
 // report shows a report, in all forms that are asked for.
 func (c *Command) report(out *ui.Output, r *kit.Report) error {
 	if c.JSON {
-		out.Emit(conformSummary{r.Summary(), r.Time})
+		b := ui.Build()
+		out.Emit(conformSummary{r.Summary(), r.Time, r.Gone, r.InFlight, b.Version, b.Commit})
 	} else {
 		var b strings.Builder
 		_ = r.WriteText(&b) // to memory
@@ -132,9 +138,11 @@ func (c *Command) report(out *ui.Output, r *kit.Report) error {
 	switch {
 	case err != nil:
 		return err
+	case r.Gone != "":
+		return &ui.ExitError{Code: ui.ExitEndpointGone, Err: fmt.Errorf("the endpoint has gone: %s", r.Gone)}
 	case r.Count(kit.Fail) > 0:
 		return ui.ErrReported
-	case r.Count(kit.Pass) == 0:
+	case r.Count(kit.Pass)+r.Count(kit.KnownFailure) == 0:
 		return errors.New("no case could be judged: see the reasons of those that are not applicable or inconclusive")
 	}
 	return nil

@@ -24,6 +24,8 @@ const (
 	ExitUsage  = 2 // the command line is wrong; nothing was run
 
 	ExitRuleBroken = 3 // "iwarp inspect --verdict" has found a broken rule
+
+	ExitEndpointGone = 4 // the endpoint of "iwarp conform" has gone during the run
 )
 
 // ErrReported is what a command returns when it has failed and has said why.

@@ -122,11 +122,11 @@ func Cases() []*Case {
 // regular expression.
 func Select(opts *Options) ([]*Case, error) {
 	o := opts.orDefault()
-	run, err := pattern("run", o.Run)
+	run, err := pattern("--run", o.Run)
 	if err != nil {
 		return nil, err
 	}
-	skip, err := pattern("skip", o.Skip)
+	skip, err := pattern("--skip", o.Skip)
 	if err != nil {
 		return nil, err
 	}
@@ -150,7 +150,7 @@ func pattern(what, s string) (*regexp.Regexp, error) {
 	}
 	re, err := regexp.Compile(s)
 	if err != nil {
-		return nil, fmt.Errorf("conform: %s pattern: %w", what, err)
+		return nil, fmt.Errorf("%s %q: no regular expression: %w", what, s, err)
 	}
 	return re, nil
 }

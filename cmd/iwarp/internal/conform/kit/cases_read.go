@@ -283,7 +283,7 @@ func badAtomics() []*Case {
 		func(s *session) []byte {
 			r := s.region(advert.Odd)
 			return iwarptest.FetchAdd(s.msn(1), 1, r.STag, r.TO, 1, 0)
-		}, unaligned)
+		}, unaligned, terminate("RFC 5040 section 7.2, of an endpoint without atomics in such memory", 0x0102))
 	bad("across-end-by-4", "EXT-8.2-01 DDP-8.3.1-03", "Access stays within the region", func(s *session) []byte {
 		r := s.region(advert.All)
 		return iwarptest.FetchAdd(s.msn(1), 1, r.STag, r.TO+uint64(r.Size)-4, 1, 0)

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"html/template"
 	"io"
+	"regexp"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -19,17 +20,29 @@ type Summary struct {
 	Fail          int `json:"fail"`
 	NotApplicable int `json:"not_applicable"`
 	Inconclusive  int `json:"inconclusive"`
+	Known         int `json:"known_failures"`
+	NotRun        int `json:"not_run"`
 }
 
 // Summary counts the results of the run.
 func (r *Report) Summary() Summary {
-	return Summary{len(r.Results), r.Count(Pass), r.Count(Fail), r.Count(NotApplicable), r.Count(Inconclusive)}
+	return Summary{
+		len(r.Results), r.Count(Pass), r.Count(Fail), r.Count(NotApplicable), r.Count(Inconclusive),
+		r.Count(KnownFailure), r.Count(NotRun),
+	}
 }
 
 // String is one line for people.
 func (s Summary) String() string {
-	return fmt.Sprintf("%d cases: %d passed, %d failed, %d not applicable, %d inconclusive", s.Cases, s.Pass, s.Fail,
+	text := fmt.Sprintf("%d cases: %d passed, %d failed, %d not applicable, %d inconclusive", s.Cases, s.Pass, s.Fail,
 		s.NotApplicable, s.Inconclusive)
+	if s.Known > 0 {
+		text += fmt.Sprintf(", %d failed as known", s.Known)
+	}
+	if s.NotRun > 0 {
+		text += fmt.Sprintf(", %d not run", s.NotRun)
+	}
+	return text
 }
 
 // Family is the part of the id before the first slash.
@@ -38,10 +51,24 @@ func (c *Case) Family() string {
 	return family
 }
 
-// WriteText writes a table for people: a line for each family, then every result
-// that is no pass, with its reason and, for a failure, the rule, what is legal
-// and what went over the wire.
+// WriteText writes the report for people. Failures come first, those with the same cause together, with the rule, what
+// is legal and what went over the wire in the first of them; then a line for each family, and the reasons of the other
+// results that are no pass.
 func (r *Report) WriteText(w io.Writer) error {
+	if r.Gone != "" {
+		fmt.Fprintf(w, "THE ENDPOINT HAS GONE: %s\n    under way: %s\n\n", r.Gone, strings.Join(r.InFlight, ", "))
+	}
+	for _, g := range r.reasons(Fail) {
+		if err := g.first.WriteText(w); err != nil {
+			return err
+		}
+		if len(g.ids) > 1 {
+			fmt.Fprintf(w, "    the same cause in %d more: %s\n", len(g.ids)-1, shorten(g.ids[1:]))
+		}
+	}
+	if r.Count(Fail) > 0 {
+		fmt.Fprintln(w)
+	}
 	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(tw, "FAMILY\tPASS\tFAIL\tN/A\tUNCLEAR")
 	for _, f := range r.Families() {
@@ -50,18 +77,22 @@ func (r *Report) WriteText(w io.Writer) error {
 	if err := tw.Flush(); err != nil {
 		return err
 	}
-	for _, status := range []Status{NotApplicable, Inconclusive} {
+	for i := range r.Results {
+		switch res := &r.Results[i]; {
+		case res.Status == KnownFailure:
+			fmt.Fprintf(w, "\nknown failure %s (%s): %s\n", res.Case.ID, res.Known, res.Reason)
+		case res.Status == Pass && res.Known != "":
+			fmt.Fprintf(w, "\nno failure any more: %s (%s)\n", res.Case.ID, res.Known)
+		}
+	}
+	for _, status := range []Status{NotApplicable, Inconclusive, NotRun} {
 		for _, g := range r.reasons(status) {
 			fmt.Fprintf(w, "\n%v: %s\n", status, g.reason)
 			fmt.Fprintf(w, "    %s\n", shorten(g.ids))
 		}
 	}
-	for i := range r.Results {
-		if res := &r.Results[i]; res.Status == Fail {
-			if err := res.WriteText(w); err != nil {
-				return err
-			}
-		}
+	if r.Kit != "" {
+		fmt.Fprintf(w, "\nkit: %s", r.Kit)
 	}
 	_, err := fmt.Fprintf(w, "\n%v, in %v\n", r.Summary(), r.Time.Round(time.Millisecond))
 	return err
@@ -110,6 +141,10 @@ func (r *Report) Families() []FamilySummary {
 			s.NotApplicable++
 		case Inconclusive:
 			s.Inconclusive++
+		case KnownFailure:
+			s.Known++
+		case NotRun:
+			s.NotRun++
 		}
 	}
 	return all
@@ -118,9 +153,13 @@ func (r *Report) Families() []FamilySummary {
 type reason struct {
 	reason string
 	ids    []string
+	first  *Result
 }
 
-// reasons groups the results with a status by their reason.
+// numbers is what differs between reasons that are the same cause.
+var numbers = regexp.MustCompile(`0x[0-9a-fA-F]+|\d+`)
+
+// reasons groups the results with a status by their reason, whose numbers may differ.
 func (r *Report) reasons(status Status) []reason {
 	var all []reason
 	at := map[string]int{}
@@ -129,11 +168,12 @@ func (r *Report) reasons(status Status) []reason {
 		if res.Status != status {
 			continue
 		}
-		if _, ok := at[res.Reason]; !ok {
-			at[res.Reason] = len(all)
-			all = append(all, reason{reason: res.Reason})
+		key := numbers.ReplaceAllString(res.Reason, "N")
+		if _, ok := at[key]; !ok {
+			at[key] = len(all)
+			all = append(all, reason{reason: res.Reason, first: res})
 		}
-		g := &all[at[res.Reason]]
+		g := &all[at[key]]
 		g.ids = append(g.ids, res.Case.ID)
 	}
 	return all
@@ -151,7 +191,13 @@ type junitSuite struct {
 	Skipped  int         `xml:"skipped,attr"`
 	Time     string      `xml:"time,attr"`
 	Stamp    string      `xml:"timestamp,attr"`
+	Props    []junitProp `xml:"properties>property,omitempty"`
 	Cases    []junitCase `xml:"testcase"`
+}
+
+type junitProp struct {
+	Name  string `xml:"name,attr"`
+	Value string `xml:"value,attr"`
 }
 
 type junitCase struct {
@@ -174,14 +220,23 @@ func (r *Report) WriteJUnit(w io.Writer) error {
 	sum := r.Summary()
 	suite := junitSuite{
 		Name: "iwarp conform " + r.Options.Role.String(), Tests: sum.Cases, Failures: sum.Fail,
-		Skipped: sum.NotApplicable + sum.Inconclusive,
+		Skipped: sum.NotApplicable + sum.Inconclusive + sum.Known + sum.NotRun,
 		Time:    seconds(r.Time), Stamp: r.Start.UTC().Format("2006-01-02T15:04:05"),
+	}
+	for _, p := range []junitProp{
+		{"kit", r.Kit}, {"endpoint-gone", r.Gone}, {"in-flight", strings.Join(r.InFlight, " ")},
+	} {
+		if p.Value != "" {
+			suite.Props = append(suite.Props, p)
+		}
 	}
 	for i := range r.Results {
 		res := &r.Results[i]
 		c := junitCase{Class: "conform." + res.Case.Family(), Name: res.Case.ID, Time: seconds(res.Time)}
 		switch res.Status {
 		case Pass:
+		case KnownFailure:
+			c.Skipped = &junitDetail{Message: res.Status.String() + " (" + res.Known + "): " + res.Reason}
 		case Fail:
 			c.Failure = &junitDetail{
 				res.Reason,

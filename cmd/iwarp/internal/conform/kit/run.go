@@ -43,6 +43,11 @@ type Options struct {
 	Wait time.Duration
 	// Parallel is how many cases run at once. Default 8.
 	Parallel int
+	// FailFast has no more cases begin once one has failed that is not Known.
+	FailFast bool
+	// Known has the reasons of failures that are expected, by the id of the case: such a case is a KnownFailure when
+	// it fails.
+	Known map[string]string
 	// Record, if not nil, is called before each case. wrap is put around each of
 	// its connections, and done is called when it has ended.
 	Record func(c *Case) (wrap func(net.Conn) net.Conn, done func(*Result))
@@ -81,11 +86,13 @@ const (
 	Fail                 // the endpoint broke the rule
 	NotApplicable        // it refused an option, or has nothing that the case needs: see Reason
 	Inconclusive         // nothing can be said: see Reason
+	KnownFailure         // it broke the rule, as [Options].Known has it: see Known
+	NotRun               // the run was over before: see Reason
 )
 
 // String returns the status in words.
 func (s Status) String() string {
-	return [...]string{"pass", "fail", "not applicable", "inconclusive"}[s]
+	return [...]string{"pass", "fail", "not applicable", "inconclusive", "known failure", "not run"}[s]
 }
 
 // MarshalText makes a Status a string in JSON.
@@ -99,6 +106,11 @@ type Result struct {
 	// Log is what went over the connections, in words.
 	Log  []string
 	Time time.Duration
+	// Known is the reason of [Options].Known, also of a case that has passed in spite of it.
+	Known string
+
+	reached   bool // it has had a connection
+	unreached bool // and it, or what follows it, has not got another one
 }
 
 // Report is the end of a run.
@@ -107,6 +119,12 @@ type Report struct {
 	Start   time.Time
 	Time    time.Duration
 	Options Options
+	// Gone says why the run ended early, if the endpoint could not be reached any more; InFlight are the cases that
+	// were under way when that was noticed, one of which may have made it go.
+	Gone     string
+	InFlight []string
+	// Kit is the version of the kit, for the reader of the report. Run leaves it empty.
+	Kit string
 }
 
 // Count returns the number of results with that status.
@@ -126,7 +144,8 @@ type kit struct {
 	rev     byte
 	rtr     byte // kinds that a Request offers where a case does not care
 	connect Connector
-	mu      sync.Mutex
+	mu      sync.Mutex // of Progress
+	watch   watch
 }
 
 // ErrNoEndpoint is in the error of [Run] when the endpoint under test cannot be
@@ -159,7 +178,7 @@ func Run(ctx context.Context, connect Connector, opts *Options) (*Report, error)
 	for range min(k.o.Parallel, max(len(cases), 1)) {
 		wg.Go(func() {
 			for i := range next {
-				r.Results[i] = *k.run(ctx, cases[i])
+				r.Results[i] = *k.step(ctx, cases[i])
 			}
 		})
 	}
@@ -169,6 +188,7 @@ func Run(ctx context.Context, connect Connector, opts *Options) (*Report, error)
 	close(next)
 	wg.Wait()
 	r.Time = time.Since(r.Start)
+	r.Gone, r.InFlight = k.watch.gone, k.watch.inFlight
 	return r, ctx.Err()
 }
 
@@ -230,10 +250,15 @@ func (k *kit) run(ctx context.Context, c *Case) *Result {
 		c.run(s)
 		s.afterwards()
 	})
+	k.judge(ctx, res)
 	return k.done(res, done)
 }
 
 func (k *kit) done(res *Result, done func(*Result)) *Result {
+	res.Known = k.o.Known[res.Case.ID]
+	if res.Status == Fail && res.Known != "" {
+		res.Status = KnownFailure
+	}
 	if done != nil {
 		done(res)
 	}
@@ -269,6 +294,7 @@ func (k *kit) tryWrapped(ctx context.Context, c *Case, wrap func(net.Conn) net.C
 		}
 		s.close()
 		res.Log, res.Time = s.log, time.Since(start)
+		res.reached, res.unreached = s.p != nil, s.unreached
 	}()
 	f(s)
 	return res
@@ -305,10 +331,12 @@ func (s *session) afterwards() {
 	fresh := &session{ctx: s.ctx, k: s.k, c: s.c, wrap: s.wrap}
 	defer func() {
 		fresh.close()
+		s.unreached = fresh.unreached
 		s.log = append(append(s.log, "-- a fresh connection"), fresh.log...)
 		if v := recover(); v != nil {
 			if st, is := v.(stop); is {
 				st.reason = "afterwards: " + st.reason
+				s.unreached = true
 				v = st
 			}
 			panic(v)

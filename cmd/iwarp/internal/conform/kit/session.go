@@ -36,6 +36,8 @@ type session struct {
 	noNudge bool
 	// interrupt no longer ends the connection with the run.
 	interrupt func() bool
+	// unreached says that no good connection could be made, here or afterwards.
+	unreached bool
 	// placed says that the case lawfully changes the peer's memory.
 	placed bool
 }
@@ -80,8 +82,10 @@ func (s *session) connect() {
 		if s.ctx.Err() != nil {
 			s.unclear(runEnded)
 		}
+		s.unreached = true
 		s.end(s.k.noConnection(), "no connection: %v", err)
 	}
+	s.k.watch.reached()
 	if s.wrap != nil {
 		nc = s.wrap(nc)
 	}

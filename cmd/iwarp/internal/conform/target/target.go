@@ -293,7 +293,7 @@ var kinds = [...]struct {
 		advert.High, iwarp.RemoteRead | iwarp.RemoteWrite | iwarp.RemoteAtomic, regionSize,
 		^uint64(0) - 2*regionSize + 1, 0, false,
 	},
-	{advert.Odd, iwarp.RemoteRead | iwarp.RemoteWrite | iwarp.RemoteAtomic, regionSize, 0, 1, false},
+	{advert.Odd, iwarp.RemoteRead | iwarp.RemoteWrite, regionSize, 0, 1, false}, // no atomic could reach it: see NewMR
 }
 
 // start registers the regions and sends the advert.

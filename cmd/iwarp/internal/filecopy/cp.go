@@ -107,6 +107,14 @@ func (c *Copy) Run(ctx context.Context, out *ui.Output) error {
 	return r.end(c.run(ctx, r))
 }
 
+// hint says what it likely means that a server ended a connection without a word.
+func (c *Copy) hint(tls bool, err error) string {
+	if !tls && errors.Is(err, iwarp.ErrStartupClosed) {
+		return " (does the server want TLS? Give a token with --token-file, or certificates)"
+	}
+	return ""
+}
+
 // server is the address of the server.
 func (c *Copy) server() string { return c.Paths[0].addr + c.Paths[len(c.Paths)-1].addr } // one of them is ""
 
@@ -131,7 +139,7 @@ func (c *Copy) run(ctx context.Context, r *report) error {
 		defer cancel()
 		conn, err := dial(dctx, c.server(), tc, cfg)
 		if err != nil {
-			return nil, fmt.Errorf("connecting to %s: %w", c.server(), err)
+			return nil, fmt.Errorf("connecting to %s: %w%s", c.server(), err, c.hint(tc != nil, err))
 		}
 		l, err := newLink(ctx, conn, token, session, c.patience())
 		if err != nil {

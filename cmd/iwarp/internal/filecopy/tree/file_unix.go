@@ -38,6 +38,14 @@ func unmapFile(b []byte) error {
 	return unix.Munmap(b)
 }
 
+// allocated returns how many octets a file has on the disk.
+func allocated(info fs.FileInfo) int64 {
+	if st, ok := info.Sys().(*syscall.Stat_t); ok {
+		return st.Blocks * 512
+	}
+	return 0
+}
+
 // fileID tells files apart, of which one may have several names.
 type fileID struct{ dev, ino uint64 }
 

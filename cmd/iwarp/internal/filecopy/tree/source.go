@@ -5,6 +5,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"sync"
 
 	"github.com/go-iwarp/iwarp/internal/fault"
 )
@@ -15,6 +16,10 @@ type Source struct {
 	f      *os.File
 	entry  Entry
 	mapped []byte // all of it, nil where it cannot be mapped
+	whole  bool   // it has no holes
+
+	mu   sync.Mutex
+	data [2]int64 // a range of data that was found: to look for a hole can take as long as the range
 }
 
 // OpenSource opens a file to read from.
@@ -40,6 +45,7 @@ func (t *Tree) OpenSource(p string) (*Source, error) {
 		entry: Entry{Path: p, Kind: File, Perm: info.Mode().Perm(), Size: info.Size(), MTime: info.ModTime()},
 	}
 	s.mapped, _ = mapFile(f, s.entry.Size)
+	s.whole = allocated(info) >= s.entry.Size
 	return s, nil
 }
 
@@ -100,6 +106,20 @@ type Span struct {
 // maxSpans is how many ranges of data a chunk is divided into at most.
 const maxSpans = 64
 
+// next is nextData, but what was found before is not looked for again.
+func (s *Source) next(at int64) (from, to int64, ok bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.data[0] <= at && at < s.data[1] {
+		return at, s.data[1], true
+	}
+	from, to, ok = nextData(s.f, at)
+	if ok && from < to {
+		s.data = [2]int64{from, to}
+	}
+	return from, to, ok
+}
+
 // Data returns where there is data in n octets of the file from off on, in order, and
 // relative to off. The rest are holes, which read as zeros.
 func (s *Source) Data(off, n int64) ([]Span, error) {
@@ -110,9 +130,12 @@ func (s *Source) Data(off, n int64) ([]Span, error) {
 	if err != nil {
 		return nil, err
 	}
+	if s.whole {
+		return []Span{{Len: n}}, nil
+	}
 	var spans []Span
 	for at := off; at < off+n; {
-		from, to, ok := nextData(s.f, at)
+		from, to, ok := s.next(at)
 		switch {
 		case !ok || len(spans) == maxSpans-1: // holes cannot be told, or there are too many
 			return append(spans, Span{Off: at - off, Len: off + n - at}), nil

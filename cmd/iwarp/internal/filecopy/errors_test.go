@@ -3,6 +3,7 @@ package filecopy
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"os"
 	"path/filepath"
@@ -284,6 +285,9 @@ func TestLimits(t *testing.T) {
 		n := 0
 		for ; n < 1000; n++ {
 			e := wire.Entry{Path: []byte("f"), Kind: tree.File}
+			if c.op == wire.Create { // two of the same name wait for each other
+				e.Path = fmt.Append(nil, n)
+			}
 			if _, err := l.ask(ctx, &wire.Request{Op: c.op, Entries: []wire.Entry{e}}); err != nil {
 				break
 			}

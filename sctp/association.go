@@ -187,7 +187,7 @@ func (a *Association) acceptStreams() {
 func (a *Association) watch(below lowerStream) {
 	for {
 		s := newSession(a, below)
-		ppid, b, err := s.read(nil)
+		ppid, b, err := s.read(context.Background())
 		if err != nil {
 			return
 		}

@@ -11,8 +11,9 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/go-iwarp/iwarp"
 	"golang.org/x/sys/unix"
+
+	"github.com/go-iwarp/iwarp"
 )
 
 // kernelLower is an association of the kernel's. One goroutine receives for all streams, another one

@@ -36,7 +36,6 @@ type session struct {
 	earlier int      // octets of them
 
 	request *mpa.Startup // of the peer
-	counted bool         // among those that wait for the program
 	closed  atomic.Bool
 	over    atomic.Bool // the peer's half is over
 	endOnce sync.Once
@@ -130,7 +129,7 @@ func (s *session) read(ctx context.Context) (ppid uint32, b []byte, err error) {
 			return 0, nil, illegal("RFC 5043 section 9", "a chunk of more than %d octets", readLen)
 		case !errors.Is(err, os.ErrDeadlineExceeded), s.closed.Load():
 			return 0, nil, s.lost(err)
-		case ctx != nil && ctx.Err() != nil:
+		case ctx.Err() != nil:
 			return 0, nil, context.Cause(ctx)
 		}
 		s.below.setReadDeadline(time.Time{}) // that was an old one
@@ -393,7 +392,7 @@ func (s *session) Receive(fn func(order uint64, segment []byte) error) error {
 		s.early = s.early[1:]
 		return s.segment(b, fn)
 	}
-	ppid, b, err := s.read(nil)
+	ppid, b, err := s.read(context.Background())
 	switch {
 	case err != nil:
 		return err

@@ -27,12 +27,11 @@ func main() {
 		flag.Usage()
 		os.Exit(2)
 	}
-	if err := run(*listen, flag.Arg(0), flag.Arg(1)); err != nil {
-		fmt.Fprintln(os.Stderr, "iwarp-sctp:", err)
-		os.Exit(1)
-	}
+	fmt.Fprintln(os.Stderr, "iwarp-sctp:", run(*listen, flag.Arg(0), flag.Arg(1)))
+	os.Exit(1)
 }
 
+// run serves until it cannot, and says why.
 func run(listen, network, address string) error {
 	ctx := context.Background()
 	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", listen)

@@ -21,7 +21,7 @@ const messages = 8
 
 // exchange has an initiator behind a relay take the messages of a responder, and returns how many came right and how
 // each end's connection ended; nil for an end in good order.
-func exchange(t *testing.T, flags ...string) (took int, initiator, responder error, p *proxy) {
+func exchange(t *testing.T, flags ...string) (took int, p *proxy, initiator, responder error) {
 	t.Helper()
 	ctx := cmdtest.Context(t)
 	cfg := &iwarp.Config{MPA: iwarp.MPAConfig{RTR: iwarp.RTRNone}}
@@ -53,7 +53,7 @@ func exchange(t *testing.T, flags ...string) (took int, initiator, responder err
 	if errors.Is(initiator, io.EOF) {
 		initiator = errors.Join(c.Close(), c.Err())
 	}
-	return took, initiator, <-done, p
+	return took, p, initiator, <-done
 }
 
 // respond sends the messages when it is told to.
@@ -120,7 +120,7 @@ func TestRelay(t *testing.T) {
 			if c.spec != "" {
 				flags = []string{"--fault", c.spec}
 			}
-			took, initiator, responder, p := exchange(t, flags...)
+			took, p, initiator, responder := exchange(t, flags...)
 			if took != c.took && c.spec != "reset:fpdu=2,responder" { // a reset overtakes what came before it
 				t.Errorf("%d messages came, want %d", took, c.took)
 			}
@@ -148,7 +148,7 @@ var errAny = errors.New("any error")
 // With --record both sides are in the file: the FPDU as it was sent, and as it was passed on.
 func TestRelayRecord(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "r.pcapng")
-	_, _, _, p := exchange(t, "--fault", "corrupt:fpdu=3,responder", "--record", name)
+	_, p, _, _ := exchange(t, "--fault", "corrupt:fpdu=3,responder", "--record", name)
 	p.out.Await(t, `"disconnected"`)
 	p.end(t)
 	f, err := os.Open(name)

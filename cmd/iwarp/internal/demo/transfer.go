@@ -114,6 +114,9 @@ func (t *transfer) connectBoth(ctx context.Context) (err error) {
 	t.cfg = cfg.Clone()
 	t.cfg.Wrap = func(nc net.Conn) net.Conn {
 		tcpsock.SetUnpaced(nc)
+		if cfg.Wrap != nil { // it is recorded
+			nc = cfg.Wrap(nc)
+		}
 		return nc
 	}
 	t.client, t.server, err = t.connect(ctx)

@@ -209,11 +209,6 @@ func terminates() []*scene {
 			a.note(opSendInv, 1)
 			return a.c.SendInvalidate(a.ctx, []byte{1}, 0x100)
 		})},
-		{name: "Terminate 0/2/07", run: end(protocol.RDMAPStreamCatastrophic, untagged, func(a, b *side) error {
-			a.note(opAtomicRequest, 52)
-			_, err := a.c.FetchAdd(a.ctx, remoteAt(b.mr, 1), 1)
-			return err
-		})},
 		{name: "Terminate 1/1/00", run: end(protocol.DDPTaggedInvalidSTag, tagged, write(8, none))},
 		{name: "Terminate 1/1/01", run: end(protocol.DDPTaggedBounds, tagged, write(2, edge))},
 		{

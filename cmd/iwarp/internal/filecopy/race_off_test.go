@@ -1,0 +1,5 @@
+//go:build !race
+
+package filecopy
+
+const raceDetector = false

@@ -2,7 +2,6 @@ package filecopy
 
 import (
 	"context"
-	"io"
 	"os"
 	"path/filepath"
 	"testing"
@@ -24,13 +23,12 @@ func TestMain(m *testing.M) {
 }
 
 // Main runs a command line with this package's commands.
-func Main(ctx context.Context, args []string, stdout, stderr io.Writer) int {
-	var commands struct {
+var Main = cmdtest.Main(func() any {
+	return &struct {
 		Cp    Copy  `cmd:""`
 		Serve Serve `cmd:""`
-	}
-	return ui.RunLine(ctx, &commands, "", args, stdout, stderr)
-}
+	}{}
+})
 
 // serve serves dir until the test ends, and returns the server's URL, without a slash at
 // the end, and how to stop it.

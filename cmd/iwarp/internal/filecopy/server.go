@@ -98,15 +98,17 @@ func (s *server) client(ctx context.Context, conn *iwarp.Conn) {
 	err := c.serve(ctx)
 	c.end()
 	s.count(func() {
-		if err != nil {
+		if err != nil && ctx.Err() == nil {
 			s.failed++
 		}
 	})
-	if err != nil && ctx.Err() == nil {
-		e := ui.NewErrorEvent(err)
-		e.Peer = conn.RemoteAddr().String()
-		s.out.Emit(e)
-		conn.Abort()
+	if err != nil {
+		if ctx.Err() == nil {
+			e := ui.NewErrorEvent(err)
+			e.Peer = conn.RemoteAddr().String()
+			s.out.Emit(e)
+		}
+		conn.Abort() // also when the server is told to stop: a client that is idle would be waited for
 		return
 	}
 	_ = conn.Close() // what becomes of it is the client's business

@@ -113,6 +113,23 @@ func (c *Config) mayFallBack(err error) bool {
 	return !leavesOpen(err) && code == protocol.MPAConnectionLost && c.MPA.Revision == 2 && !c.MPA.RequirePeerToPeer
 }
 
+// over returns the settings of a connection that the program has made itself, nc. After
+// an error nc, if there is one, is closed.
+func (c *Config) over(nc net.Conn) (*Config, error) {
+	if err := below(nc); err != nil {
+		return nil, err
+	}
+	d, err := c.withDefaults()
+	if err == nil {
+		err = d.withoutTLS()
+	}
+	if err != nil {
+		_ = nc.Close()
+		return nil, err
+	}
+	return d, nil
+}
+
 // Client starts iWARP as the initiator on nc, which the caller has connected: TCP
 // after other traffic, TLS, a unix socket, a pipe. Nothing of other traffic may
 // be left unread. It blocks until the connection stands or ctx ends.
@@ -120,16 +137,8 @@ func (c *Config) mayFallBack(err error) bool {
 // On success the connection owns nc. On a *[RejectError] or a *[DeclinedError] nc is
 // open and the caller's again, with no octet lost; on any other error it is closed.
 func Client(ctx context.Context, nc net.Conn, cfg *Config) (*Conn, error) {
-	if err := below(nc); err != nil {
-		return nil, err
-	}
-	c, err := cfg.withDefaults()
+	c, err := cfg.over(nc)
 	if err != nil {
-		_ = nc.Close()
-		return nil, err
-	}
-	if err := c.withoutTLS(); err != nil {
-		_ = nc.Close()
 		return nil, err
 	}
 	return client(ctx, overNet{Conn: c.wrap(nc)}, c)

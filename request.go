@@ -51,16 +51,8 @@ func ServerRequest(ctx context.Context, nc net.Conn, cfg *Config) (*ConnRequest,
 // their own protocol that MPA starts; the initiator then calls [Client] with
 // nothing left unread. buffered is copied.
 func ServerRequestFrom(ctx context.Context, nc net.Conn, buffered []byte, cfg *Config) (*ConnRequest, error) {
-	if err := below(nc); err != nil {
-		return nil, err
-	}
-	c, err := cfg.withDefaults()
+	c, err := cfg.over(nc)
 	if err != nil {
-		_ = nc.Close()
-		return nil, err
-	}
-	if err := c.withoutTLS(); err != nil {
-		_ = nc.Close()
 		return nil, err
 	}
 	return readRequest(ctx, overNet{Conn: nc, cfg: c}, buffered, c, newID(), time.Now())
